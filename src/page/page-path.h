@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What one path (generic, AVX2, NEON) gives to the resolver and to the span functions; seen by
+ * this room alone.  A path is one constant table in one file; a file whose path is for another
+ * architecture compiles to nothing.
+ */
+#ifndef TORPOR_PAGE_PAGE_PATH_H
+#define TORPOR_PAGE_PAGE_PATH_H
+
+#include "page/page.h"
+
+struct page_path {
+	struct page_ops ops;
+
+	/* True when this CPU, and the system on it, can run the path. */
+	bool (*is_supported)(void);
+
+	/*
+	 * ops.copy_unless_zero() without the ordering of its stores.  A span orders once, at
+	 * its end: a fence after every page waits each time until the write-combining buffers
+	 * are empty, which was measured to cost a third of the copy's speed.
+	 */
+	bool (*copy_unless_zero_unordered)(void *dst, const void *src, size_t bytes);
+
+	/* Makes up for that. */
+	void (*order_stores)(void);
+};
+
+extern const struct page_path page_path_generic;
+
+#if defined(__x86_64__)
+extern const struct page_path page_path_avx2;
+#define PAGE_PATH_NATIVE (&page_path_avx2)
+#elif defined(__aarch64__)
+extern const struct page_path page_path_neon;
+#define PAGE_PATH_NATIVE (&page_path_neon)
+#endif
+
+#endif
