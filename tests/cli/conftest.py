@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Folders to work in, and the privileges that some tests need."""
+import os
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+import rig
+
+
+def pytest_configure(config):
+    if not os.access(os.environ.get("TORPOR", ""), os.X_OK):
+        pytest.exit("set TORPOR to the program to test", returncode=2)
+
+
+@pytest.fixture
+def shm():
+    """A folder on tmpfs, open to all so that tests may give up root."""
+    path = tempfile.mkdtemp(prefix="torpor-test-", dir="/dev/shm")
+    os.chmod(path, 0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def there(shm):
+    """An empty folder to load into."""
+    path = os.path.join(shm, "there")
+    os.mkdir(path)
+    return path
+
+
+@pytest.fixture
+def image(shm):
+    """A name for an image, in a folder of its own so that what else appears there is seen."""
+    folder = os.path.join(shm, "images")
+    os.mkdir(folder)
+    return os.path.join(folder, "x.torpor")
+
+
+@pytest.fixture
+def root():
+    if os.getuid() != 0:
+        pytest.skip("needs root")
+
+
+@pytest.fixture
+def nobody():
+    """Arguments for rig.run() that drop root, when the program can be reached without it."""
+    drop = rig.as_nobody()
+    try:
+        subprocess.run([rig.torpor_path(), "--version"], check=True, capture_output=True, **drop)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("the program's folder cannot be entered without root")
+    return drop
+
+
+@pytest.fixture
+def small_tmpfs(root, shm):
+    """Mounts tmpfs of a given size; gone at the end."""
+    mounted = []
+
+    def mount(size_bytes):
+        path = os.path.join(shm, f"small{len(mounted)}")
+        os.mkdir(path)
+        made = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=755", "torpor-test", path],
+            capture_output=True,
+            check=False,
+        )
+        if made.returncode != 0:
+            pytest.skip(f"tmpfs cannot be mounted: {made.stderr.decode().strip()}")
+        mounted.append(path)
+        return path
+
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "-l", path], check=True)

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* torpor: the command.  This file finds the command's row in the table and hands over. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <torpor.h>
+
+#include "base/num.h"
+#include "cmd.h"
+#include "text.h"
+
+static const struct cmd *const commands[] = {
+	&cmd_save, &cmd_load, &cmd_info, &cmd_verify, &cmd_cat, &cmd_rebuild, &cmd_bench,
+};
+
+static const struct cmd *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	}
+	return NULL;
+}
+
+static int help_all(void)
+{
+	fputs("Usage: torpor COMMAND [ARGUMENT]...\n\n"
+	      "Carries big memory across a restart: saves memory files into a compressed,\n"
+	      "checksummed image with all CPUs, and brings them back.\n\nCommands:\n",
+	      stdout);
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		printf("  %-10s%s\n", commands[i]->name, commands[i]->summary);
+	fputs("  help      show the help of a command\n\n"
+	      "Options:\n"
+	      "  -h, --help      print this help; after a command, the command's\n"
+	      "  -V, --version   print the version\n\n"
+	      "For example:\n"
+	      "  torpor save /dev/shm/mc -o mc.torpor    before the restart\n"
+	      "  torpor load mc.torpor                   after it\n\n"
+	      "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 image damaged.\n",
+	      stdout);
+	return EXIT_DONE;
+}
+
+static int unknown_command(const char *name)
+{
+	return usage_error(NULL, "unknown command '%s'", name);
+}
+
+static int help(const char *name)
+{
+	const struct cmd *cmd = name ? find_command(name) : NULL;
+
+	if (!name)
+		return help_all();
+	if (!cmd)
+		return unknown_command(name);
+	help_command(cmd);
+	return EXIT_DONE;
+}
+
+static int run_command(const struct cmd *cmd, int argc, char **argv)
+{
+	struct args args;
+	int ret;
+
+	if (cmd->run_raw)
+		return cmd->run_raw(cmd, argv);
+	ret = args_parse(cmd, argc, argv, &args);
+	if (ret)
+		return ret;
+	if (args.help) {
+		help_command(cmd);
+		return EXIT_DONE;
+	}
+	if (args.n_operands < cmd->operands_min)
+		return usage_error(cmd, "something is missing: %s", cmd->operands);
+	if (cmd->operands_max && args.n_operands > cmd->operands_max)
+		return usage_error(cmd, "'%s' is too much", args.operands[cmd->operands_max]);
+	/* A reader that goes away or a limit on file sizes is an error to report, not a death.
+	 */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	return cmd->run(cmd, &args);
+}
+
+static int dispatch(int argc, char **argv)
+{
+	const struct cmd *cmd;
+
+	if (argc < 2)
+		return usage_error(NULL, "no command named");
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+		return help_all();
+	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+		printf("torpor %s\n", torpor_version());
+		return EXIT_DONE;
+	}
+	if (strcmp(argv[1], "help") == 0)
+		return help(argc > 2 ? argv[2] : NULL);
+	if (argv[1][0] == '-')
+		return usage_error(NULL, "unknown option '%s'", argv[1]);
+	cmd = find_command(argv[1]);
+	return cmd ? run_command(cmd, argc - 1, argv + 1) : unknown_command(argv[1]);
+}
+
+/*
+ * Standard descriptors that are closed would be taken by the next file that is opened, and the
+ * report would go into the image.  An O_PATH descriptor fails every read and write instead.
+ */
+static void fill_standard_descriptors(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
+			_exit(EXIT_FAILED);
+	}
+}
+
+/* A report that could not be written is a failure; a reader that has enough is a silent one. */
+static int close_output(int code)
+{
+	errno = 0;
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	if (errno != EPIPE)
+		say_error("cannot write standard output: %s",
+			  errno ? strerror(errno) : "not all was written");
+	return code == EXIT_DONE ? EXIT_FAILED : code;
+}
+
+int main(int argc, char **argv)
+{
+	fill_standard_descriptors();
+	return close_output(dispatch(argc, argv));
+}

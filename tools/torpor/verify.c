@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/* torpor verify: check every byte of an image, restore nothing. */
+#include <unistd.h>
+
+#include "report.h"
+
+static const struct opt options[] = {
+	{OPT_THREADS, "workers; default: the CPUs it may use"},
+	{OPT_LATENCY_GUARD,
+	 "auto, on or off: hold CPUs out of deep idle\nmeanwhile; default auto"},
+	{OPT_PROGRESS, "auto, always or never; default auto: on a\nterminal, after a second"},
+	{OPT_QUIET, "no report and no progress"},
+	{OPT_JSON, "report as one JSON object, to standard output or\nto descriptor FD"},
+	{OPT_HELP, "print this help"},
+	{OPT_END, NULL},
+};
+
+static int run(const struct cmd *cmd, const struct args *args)
+{
+	struct torpor_load_opts opts = TORPOR_OPTS(opts);
+	struct torpor_report report = TORPOR_OPTS(report);
+	const char *image = args->operands[0];
+	struct op op;
+	int ret;
+
+	opts.threads = args->threads;
+	opts.guard = args->guard;
+	if (image_is_stream(cmd, args, image, STDIN_FILENO, &ret)) {
+		if (ret)
+			return ret;
+		opts.flags |= TORPOR_IMAGE_FD;
+		opts.image_fd = STDIN_FILENO;
+		image = NULL;
+	}
+	ret = op_begin(&op, cmd, args);
+	if (ret)
+		return ret;
+	op_watch(&op, "verifying");
+	ret = torpor_verify(op.ctx, image, &opts, &report);
+	return report_end(&op, ret, &report, args->operands[0]);
+}
+
+const struct cmd cmd_verify = {
+	.name = "verify",
+	.summary = "check every byte of an image",
+	.operands = "IMAGE [OPTION]...",
+	.about =
+		"Checks every byte of an image as a load would, and more, and writes nothing.\n"
+		"IMAGE may be - for standard input. The exit code is 3 when it is damaged, "
+		"and\n"
+		"the message says where.\n",
+	.options = options,
+	.notes = "Memory needed: less than 64 MiB + 4 MiB a thread, whatever the size of the\n"
+		 "image, plus about 300 bytes for each file in it.\n",
+	.operands_min = 1,
+	.operands_max = 1,
+	.run = run,
+};
