@@ -163,6 +163,11 @@ static int pack_pages(struct pack_worker *w, uint64_t first_page, uint64_t pages
 	return 0;
 }
 
+static void progress(struct pack_worker *w, uint64_t pages)
+{
+	atomic_fetch_add_explicit(w->plan->done_bytes, pages * MEMORY_PAGE_BYTES, memory_order_relaxed);
+}
+
 static int pack_piece(struct pack_worker *w, uint64_t page, uint64_t pages, struct err *e)
 {
 	uint64_t step = w->plan->chunk_bytes / MEMORY_PAGE_BYTES, n;
@@ -173,6 +178,7 @@ static int pack_piece(struct pack_worker *w, uint64_t page, uint64_t pages, stru
 		rc = pack_pages(w, page, n, e);
 		if (rc < 0)
 			return rc;
+		progress(w, n);
 	}
 	return 0;
 }
@@ -212,10 +218,12 @@ int pack_span(struct pack_worker *w, struct pack_job *job, struct err *e)
 	for (i = 0; i < job->span.n_pieces && !rc; i++) {
 		const struct memory_piece *piece = &job->span.pieces[i];
 
-		if (piece->hole)
+		if (piece->hole) {
 			image_map_add(&w->map, IMAGE_RUN_HOLE, piece->pages);
-		else
+			progress(w, piece->pages);
+		} else {
 			rc = pack_piece(w, page, piece->pages, e);
+		}
 		page += piece->pages;
 	}
 	return rc < 0 ? rc : finish_span(w, e);

@@ -6,6 +6,8 @@
 #ifndef TORPOR_API_PACK_H
 #define TORPOR_API_PACK_H
 
+#include <stdatomic.h>
+
 #include "image/chunk.h"
 #include "image/io.h"
 #include "memory/source.h"
@@ -36,6 +38,7 @@ struct pack_plan {
 	int level;
 	uint32_t chunk_bytes;
 	uint64_t id;
+	_Atomic uint64_t *done_bytes; /* for the progress */
 };
 
 size_t pack_job_bytes(const struct pack_plan *plan);

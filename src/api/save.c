@@ -59,8 +59,6 @@ static int done(void *arg, void *job_arg, struct err *e)
 				      job->runs[i].kind, e);
 		page += job->runs[i].pages;
 	}
-	atomic_fetch_add_explicit(&s->ctx->done_bytes, (page - job->span.first_page) * MEMORY_PAGE_BYTES,
-				  memory_order_relaxed);
 	memory_span_release(&job->span);
 	return rc;
 }
@@ -139,6 +137,7 @@ static int start_image(struct save *s)
 	snprintf(header.codec, sizeof(header.codec), "%s", s->plan.codec->name);
 	s->plan.id = header.id;
 	s->plan.sink = glue_sink(s->store);
+	s->plan.done_bytes = &s->ctx->done_bytes;
 	return image_writer_new(&s->plan.sink, &header, s->segments, s->items.count, &s->writer,
 				&s->ctx->e);
 }
@@ -220,7 +219,7 @@ API int torpor_save(struct torpor *ctx, const char *const *sources, size_t n_sou
 		cleanup(&s);
 	}
 	if (rc < 0)
-		return context_end(ctx, err_wrap(&ctx->e, rc, "cannot save"));
+		return context_end(ctx, err_wrap(&ctx->e, rc, "cannot save to %s", image ? image : "the stream"));
 	report_totals(&report, &s.totals);
 	report.wall_ns = clock_mono_ns() - wall;
 	report.cpu_ns = clock_cpu_ns() - cpu;

@@ -95,7 +95,8 @@ static int open_parent(struct memory_target *t, struct root *root, struct err *e
 		root->fs = root[-1].fs;
 		return 0;
 	}
-	rc = make_folders(t, dir);
+	/* After a reboot the folders on tmpfs are gone too; one that the user names is theirs to make. */
+	rc = t->opts.to ? 0 : make_folders(t, dir);
 	if (!rc) {
 		root->parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		rc = root->parent < 0 ? -errno : os_filesystem_of(root->parent, &root->fs);

@@ -104,7 +104,8 @@ def test_every_codec_and_level(shm, image, there, codec, level):
     report = rig.run("save", source, "-o", image, *options, "--json").json
     assert report["codec"] == codec
     assert report["level"] == (level if level is not None else report["level"])
-    if codec != "none":
+    # At its greatest acceleration lz4 looks for next to nothing.
+    if codec != "none" and level != 65537:
         assert report["stored_bytes"] < report["data_bytes"]
     assert rig.run("info", image, "--json").json["codec"] == codec
     rig.run("load", image, "--to", there)
