@@ -29,7 +29,7 @@ struct image_reader {
 
 struct block {
 	uint64_t offset, hash, first_page;
-	uint32_t bytes, type, segment;
+	uint32_t bytes, type, segment, reserved;
 };
 
 static struct block block_decode(const uint8_t *at)
@@ -40,6 +40,7 @@ static struct block block_decode(const uint8_t *at)
 		.type = num_get32(at + 12),
 		.hash = num_get64(at + 16),
 		.segment = num_get32(at + 24),
+		.reserved = num_get32(at + 28),
 		.first_page = num_get64(at + 32),
 	};
 }
@@ -80,7 +81,9 @@ static int check_block(const struct image_reader *r, const struct block *b, cons
 						     (b->segment == last->segment && b->first_page > last->first_page)
 					   : last->type != IMAGE_INDEX;
 
-	if ((b->type != IMAGE_SEGMENTS && b->type != IMAGE_INDEX) || !order ||
+	if (b->type == IMAGE_SEGMENTS && (b->segment != r->segments.count || b->first_page))
+		order = false;
+	if ((b->type != IMAGE_SEGMENTS && b->type != IMAGE_INDEX) || !order || b->reserved ||
 	    b->offset < IMAGE_HEADER_BYTES || b->bytes < IMAGE_INDEX_HEAD_BYTES ||
 	    b->bytes > IMAGE_BLOCK_MAX_BYTES || b->offset > r->footer.root_offset ||
 	    b->bytes > r->footer.root_offset - b->offset)

@@ -202,13 +202,16 @@ static int put_segment(struct scan *s, struct image_writer *w, const struct imag
 static int put_image(struct scan *s, const struct image_sink *sink, struct err *e)
 {
 	struct image_writer *w;
-	uint64_t next = 0;
+	uint64_t next = 0, number = 0, j;
 	uint32_t i;
 	int rc;
 
 	rc = image_writer_new(sink, &s->rebuild->header, s->segments.items, s->segments.count, &w, e);
 	if (rc < 0)
 		return rc;
+	for (j = 0; j < s->n_found; j++)
+		number = num_max(number, s->found[j].number);
+	image_writer_number_from(w, number);
 	for (i = 0; i < s->segments.count && !rc; i++)
 		rc = put_segment(s, w, sink, i, &next, e);
 	if (!rc)

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "image/record.h"
+
 #define PROPERTY_HEAD_BYTES 8
 #define PROPERTY_REQUIRED 0x8000
 
@@ -68,6 +70,8 @@ static int properties_known(const uint8_t *at, size_t bytes, struct err *e)
 
 		if (bytes < need || (need = num_round_up(need + num_get32(at + 4), 8)) > bytes)
 			return err_set(e, -EBADMSG, "properties are damaged");
+		if (num_get16(at + 2))
+			return err_set(e, -EBADMSG, "properties are damaged");
 		if (num_get16(at) & PROPERTY_REQUIRED)
 			return err_set(e, -EOPNOTSUPP, "property %u is not known to this program",
 				       num_get16(at));
@@ -85,7 +89,8 @@ static int strings_decode(const uint8_t *at, size_t bytes, struct image_segment 
 	uint64_t all = IMAGE_SEGMENT_HEAD_BYTES + name + origin + link + properties;
 
 	if (num_round_up(all, 8) != bytes || origin > IMAGE_NAME_MAX_BYTES ||
-	    link > IMAGE_NAME_MAX_BYTES || memchr(text, 0, name + origin + link))
+	    link > IMAGE_NAME_MAX_BYTES || memchr(text, 0, name + origin + link) ||
+	    !image_all_zero(at + all, bytes - all))
 		return err_set(e, -EBADMSG, "strings are damaged");
 	ret->name = strndup(text, name);
 	ret->origin = strndup(text + name, origin);

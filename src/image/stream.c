@@ -23,8 +23,8 @@ struct image_stream {
 
 	uint8_t *block; /* IMAGE_BLOCK_MAX_BYTES */
 
-	/* What the CHUNK records seen so far add up to, against what INDEX says. */
-	uint64_t seen, seen_digest;
+	/* How many CHUNK records were seen, and the sum of their entries' hashes; what INDEX says. */
+	uint64_t seen, seen_sum, told_sum;
 
 	/* The root's list of blocks as it has to be, hashed. */
 	XXH3_state_t *blocks;
@@ -125,6 +125,15 @@ static int take_pad(struct image_stream *s, struct err *e)
 	return 0;
 }
 
+/* Of entries that may come in another order than the index has them. */
+static uint64_t entry_hash(const struct image_entry *entry)
+{
+	uint8_t buf[IMAGE_ENTRY_BYTES];
+
+	image_entry_encode(buf, entry);
+	return XXH3_64bits(buf, sizeof(buf));
+}
+
 static int take_index(struct image_stream *s, struct err *e)
 {
 	uint64_t offset = s->offset;
@@ -141,6 +150,7 @@ static int take_index(struct image_stream *s, struct err *e)
 		rc = image_tile_add(&s->tile, &entry, e);
 		if (rc < 0)
 			return rc;
+		s->told_sum += entry_hash(&entry);
 		if (!i)
 			first = entry;
 	}
@@ -256,7 +266,7 @@ static int check_root(struct image_stream *s, const uint8_t *head, uint64_t seal
 	if (rc < 0)
 		return rc;
 	image_totals_decode(head, &s->totals);
-	if (s->seen != s->tile.totals.records || s->seen_digest != s->tile.totals.digest)
+	if (s->seen != s->tile.totals.records || s->seen_sum != s->told_sum)
 		return err_set(e, -EBADMSG, "the index tells of other chunks than the image holds");
 	return image_totals_compare(&s->tile.totals, &s->totals, e);
 }
@@ -336,11 +346,43 @@ int image_stream_next(struct image_stream *s, size_t *ret_bytes, uint64_t *ret_o
 	}
 }
 
+/*
+ * The entry that INDEX must have for a record.  What is damaged gives any entry: whoever decodes the
+ * record finds that.
+ */
+static uint64_t expected_entry_hash(const uint8_t *at, const struct image_record *head, uint64_t offset)
+{
+	uint64_t by_kind[IMAGE_RUN_KINDS] = {0};
+	struct image_entry entry = {.offset = offset, .hash = head->hash};
+	size_t map_bytes;
+
+	if (head->bytes < IMAGE_CHUNK_HEAD_BYTES)
+		return 0;
+	entry.first_page = num_get64(at + 40);
+	entry.pages = num_get64(at + 48);
+	entry.segment = num_get32(at + 56);
+	entry.stored_bytes = num_get32(at + 68);
+	entry.record_bytes = (uint32_t)head->bytes;
+	map_bytes = num_get16(at + 62);
+	if (map_bytes > head->bytes - IMAGE_CHUNK_HEAD_BYTES ||
+	    image_map_check(at + IMAGE_CHUNK_HEAD_BYTES, map_bytes, entry.pages, by_kind) < 0)
+		return 0;
+	entry.data_pages = (uint32_t)by_kind[IMAGE_RUN_DATA];
+	entry.zero_pages = by_kind[IMAGE_RUN_ZERO];
+	entry.unpreserved_pages = by_kind[IMAGE_RUN_UNPRESERVED];
+	return entry_hash(&entry);
+}
+
 int image_stream_read(struct image_stream *s, void *buf, struct err *e)
 {
+	uint64_t offset = s->offset;
+	int rc = read_record(s, buf, e);
+
+	if (rc < 0)
+		return rc;
 	s->seen++;
-	s->seen_digest += s->record.hash;
-	return read_record(s, buf, e);
+	s->seen_sum += expected_entry_hash(buf, &s->record, offset);
+	return 0;
 }
 
 const struct image_header *image_stream_header(const struct image_stream *s)

@@ -219,6 +219,12 @@ int image_writer_run(struct image_writer *w, uint32_t segment, uint64_t first_pa
 	return 0;
 }
 
+void image_writer_number_from(struct image_writer *w, uint64_t number)
+{
+	if (number & RUN_NUMBER_BIT)
+		w->runs = (number & ~RUN_NUMBER_BIT) + 1;
+}
+
 static int put_root(struct image_writer *w, struct image_footer *ret_footer, struct err *e)
 {
 	uint64_t bytes = IMAGE_ROOT_HEAD_BYTES + w->n_blocks * IMAGE_ROOT_BLOCK_BYTES;

@@ -29,6 +29,12 @@ int image_writer_chunk(struct image_writer *w, const struct image_entry *entry, 
 int image_writer_run(struct image_writer *w, uint32_t segment, uint64_t first_page, uint64_t pages,
 		     enum image_run_kind kind, struct err *e);
 
+/*
+ * Before the first run: chunks that are copied from another image have numbers up to `number`, which
+ * those of runs must not repeat.
+ */
+void image_writer_number_from(struct image_writer *w, uint64_t number);
+
 /* Index, root, flush, footer, flush.  The image is then complete. */
 int image_writer_finish(struct image_writer *w, struct image_totals *ret, struct err *e);
 

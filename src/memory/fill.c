@@ -14,6 +14,7 @@
 #include "os/uffd.h"
 
 #define HUGE_BYTES MIB(2)
+#define UNMAP_BYTES MIB(16)
 
 /* Below this a mapping costs more than it saves. */
 #define MAP_MIN_BYTES KIB(512)
@@ -106,14 +107,26 @@ void *memory_target_place(struct memory_target_file *file, uint64_t first_page, 
 	return NULL;
 }
 
+/*
+ * Filled pages need no page-table entries any more.  Taking them away in steps, by whichever worker has
+ * come far enough, spares the last one a long munmap(2); each step interrupts the other CPUs, so
+ * it is a large one.  Pages are filled in about their order; what comes late is left to munmap(2).
+ */
+static void unmap_filled(struct memory_target_file *file, uint64_t offset)
+{
+	uint64_t from = atomic_load(&file->unmapped);
+
+	if (offset < from + 2 * UNMAP_BYTES ||
+	    !atomic_compare_exchange_strong(&file->unmapped, &from, offset - UNMAP_BYTES))
+		return;
+	madvise(file->map + from, offset - UNMAP_BYTES - from, MADV_DONTNEED);
+}
+
 static bool write_uffd(struct memory_target_file *file, uint64_t offset, uint64_t bytes, const void *data)
 {
-	unsigned char *at = file->map + offset;
-
-	if (os_uffd_copy(file->uffd, at, data, bytes) < 0)
+	if (os_uffd_copy(file->uffd, file->map + offset, data, bytes) < 0)
 		return false;
-	/* Take the page-table entries away again here, by many threads, not by one in the end. */
-	madvise(at, bytes, MADV_DONTNEED);
+	unmap_filled(file, offset);
 	return true;
 }
 

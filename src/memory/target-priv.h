@@ -25,6 +25,7 @@ struct memory_target_file {
 	_Atomic enum fill fill;
 	unsigned char *map;
 	size_t map_bytes;
+	_Atomic uint64_t unmapped;   /* FILL_UFFD: bytes from the start that need no page table any more */
 	_Atomic uint64_t *populated; /* FILL_HUGE: a bit for each huge page */
 };
 
