@@ -216,9 +216,13 @@ int place_all(struct memory_target *t, struct err *e)
 	for (i = 0; i < t->items->count && !rc; i++) {
 		struct root *root = &t->roots[t->root_of[i]];
 
-		if (root->first == i)
+		if (root->first == i) {
+			stale_remove(root);
 			tmpname_make(root->name, root->tmp);
+		}
 		rc = make_item(t, i);
+		if (!rc && root->first == i && root->tmp[0])
+			root->lock = stale_lock(root);
 		if (rc < 0)
 			err_sys(e, rc, "cannot make %s for %s", t->items->list[i].name, root->path);
 	}
@@ -238,6 +242,8 @@ void place_undo(struct memory_target *t)
 			remove_tree(root->parent, root->tmp);
 		if (root->nameless >= 0)
 			close(root->nameless);
+		if (root->lock >= 0)
+			close(root->lock);
 		if (root->parent >= 0 && !root->shares_parent)
 			close(root->parent);
 		free(root->path);

@@ -38,6 +38,7 @@ struct root {
 	char name[TMPNAME_BYTES];
 	char tmp[TMPNAME_BYTES]; /* "" when nothing has this name */
 	int nameless;            /* O_TMPFILE, or -1 */
+	int lock;                /* on what has the name `tmp`, or -1 */
 	bool named;              /* stands under `name` */
 	bool exchanged;          /* then the old one stands under `tmp` */
 	struct os_filesystem fs;
@@ -69,6 +70,10 @@ void place_undo(struct memory_target *t);
 int name_all(struct memory_target *t, struct err *e);
 void name_metadata(struct memory_target *t);
 void remove_tree(int dir, const char *name);
+
+/* stale.c: holds what stands under `tmp`; removes what others left under such names. */
+int stale_lock(const struct root *root);
+void stale_remove(const struct root *root);
 
 /* fill.c: decides how pages of an open file are written, and undoes that. */
 void fill_start(struct memory_target *t, struct memory_target_file *file);

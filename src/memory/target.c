@@ -97,7 +97,7 @@ static int start(struct memory_target *t, struct err *e)
 		return err_sys(e, -ENOMEM, "cannot restore %llu files", (unsigned long long)items->count);
 	}
 	for (i = 0; i < t->n_roots; i++)
-		t->roots[i].parent = t->roots[i].nameless = -1;
+		t->roots[i].parent = t->roots[i].nameless = t->roots[i].lock = -1;
 	return place_all(t, e);
 }
 
