@@ -50,6 +50,9 @@ static int take_indexed(struct load *l, struct unpack_job *job, struct err *e)
 			.bytes = l->held.record_bytes,
 			.offset = l->held.offset,
 			.hash = l->held.hash,
+			.first_page = l->held.first_page,
+			.pages = l->held.pages,
+			.segment = l->held.segment,
 		};
 		job->bytes += l->held.record_bytes;
 		l->have_held = false;

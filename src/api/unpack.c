@@ -84,6 +84,13 @@ static int unpack(struct unpack_plan *plan, struct unpack_worker *w, const struc
 	return rc;
 }
 
+/* The index tiles every segment; so do the chunks when each is the one that the index tells of. */
+static bool is_indexed(const struct image_chunk *chunk, const struct unpack_record *record)
+{
+	return chunk->entry.hash == record->hash && chunk->entry.segment == record->segment &&
+	       chunk->entry.first_page == record->first_page && chunk->entry.pages == record->pages;
+}
+
 int unpack_records(struct unpack_plan *plan, struct unpack_worker *w, const struct unpack_job *job,
 		   struct err *e)
 {
@@ -95,7 +102,7 @@ int unpack_records(struct unpack_plan *plan, struct unpack_worker *w, const stru
 		int rc = image_chunk_parse(w->in + record->at, record->bytes, record->offset, plan->frame,
 					   &chunk, e);
 
-		if (!rc && job->indexed && chunk.entry.hash != record->hash)
+		if (!rc && job->indexed && !is_indexed(&chunk, record))
 			rc = image_chunk_wrap(&chunk, err_set(e, -EBADMSG, "it is not the one that the index tells of"), e);
 		if (!rc)
 			rc = unpack(plan, w, &chunk, e);

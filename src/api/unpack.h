@@ -17,7 +17,9 @@
 struct unpack_record {
 	uint32_t at, bytes; /* in the buffer */
 	uint64_t offset;    /* in the image */
-	uint64_t hash;      /* that the index tells; only when `indexed` */
+	/* What the index tells; only when `indexed`. */
+	uint64_t hash, first_page, pages;
+	uint32_t segment;
 };
 
 struct unpack_job {

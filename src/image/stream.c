@@ -346,42 +346,52 @@ int image_stream_next(struct image_stream *s, size_t *ret_bytes, uint64_t *ret_o
 	}
 }
 
-/*
- * The entry that INDEX must have for a record.  What is damaged gives any entry: whoever decodes the
- * record finds that.
- */
-static uint64_t expected_entry_hash(const uint8_t *at, const struct image_record *head, uint64_t offset)
+/* The entry that INDEX must have for a record that lies at `offset`.  False: its header is damaged. */
+static bool expected_entry(uint8_t *at, const struct image_record *head, uint64_t offset,
+			   struct image_entry *ret)
 {
-	uint64_t by_kind[IMAGE_RUN_KINDS] = {0};
-	struct image_entry entry = {.offset = offset, .hash = head->hash};
+	uint64_t by_kind[IMAGE_RUN_KINDS];
 	size_t map_bytes;
+	bool sound;
 
 	if (head->bytes < IMAGE_CHUNK_HEAD_BYTES)
-		return 0;
-	entry.first_page = num_get64(at + 40);
-	entry.pages = num_get64(at + 48);
-	entry.segment = num_get32(at + 56);
-	entry.stored_bytes = num_get32(at + 68);
-	entry.record_bytes = (uint32_t)head->bytes;
+		return false;
 	map_bytes = num_get16(at + 62);
-	if (map_bytes > head->bytes - IMAGE_CHUNK_HEAD_BYTES ||
-	    image_map_check(at + IMAGE_CHUNK_HEAD_BYTES, map_bytes, entry.pages, by_kind) < 0)
-		return 0;
-	entry.data_pages = (uint32_t)by_kind[IMAGE_RUN_DATA];
-	entry.zero_pages = by_kind[IMAGE_RUN_ZERO];
-	entry.unpreserved_pages = by_kind[IMAGE_RUN_UNPRESERVED];
-	return entry_hash(&entry);
+	if (map_bytes > head->bytes - IMAGE_CHUNK_HEAD_BYTES)
+		return false;
+	sound = image_record_sound(at, IMAGE_CHUNK_HEAD_BYTES + map_bytes, head->hash);
+	num_put64(at + 24, head->hash); /* whoever decodes the record looks again */
+	*ret = (struct image_entry){
+		.first_page = num_get64(at + 40),
+		.pages = num_get64(at + 48),
+		.offset = offset,
+		.hash = head->hash,
+		.record_bytes = (uint32_t)head->bytes,
+		.segment = num_get32(at + 56),
+		.stored_bytes = num_get32(at + 68),
+	};
+	/* A map that is none is for whoever decodes the record to find. */
+	if (image_map_check(at + IMAGE_CHUNK_HEAD_BYTES, map_bytes, ret->pages, by_kind) == 0) {
+		ret->data_pages = (uint32_t)by_kind[IMAGE_RUN_DATA];
+		ret->zero_pages = by_kind[IMAGE_RUN_ZERO];
+		ret->unpreserved_pages = by_kind[IMAGE_RUN_UNPRESERVED];
+	}
+	return sound;
 }
 
 int image_stream_read(struct image_stream *s, void *buf, struct err *e)
 {
 	uint64_t offset = s->offset;
+	struct image_entry entry;
 	int rc = read_record(s, buf, e);
 
 	if (rc < 0)
 		return rc;
+	if (!expected_entry(buf, &s->record, offset, &entry))
+		return err_set(e, -EBADMSG, "chunk at offset %" PRIu64 ": hash of the chunk's header differs",
+			       offset);
 	s->seen++;
-	s->seen_sum += expected_entry_hash(buf, &s->record, offset);
+	s->seen_sum += entry_hash(&entry);
 	return 0;
 }
 

@@ -69,7 +69,8 @@ static bool origin_plain(const char *origin)
 {
 	size_t n = strlen(origin);
 
-	return origin[0] == '/' && n > 1 && origin[n - 1] != '/' && !strstr(origin, "/../") &&
+	return origin[0] == '/' && n > 1 && strlen(strrchr(origin, '/')) <= NAME_MAX + 1 &&
+	       origin[n - 1] != '/' && !strstr(origin, "/../") &&
 	       !strstr(origin, "/./") && !(n >= 3 && !strcmp(origin + n - 3, "/..")) &&
 	       !(n >= 2 && !strcmp(origin + n - 2, "/."));
 }

@@ -161,9 +161,10 @@ static void finish_in_order(struct pipe *p)
 			slot_set(slot_at(p, n), FREE);
 			turn(p);
 		}
-		atomic_store(&p->done_lock, false);
+		/* Before the lock goes: nobody may finish a younger job after this one failed. */
 		if (rc < 0)
 			fail(p, rc, &e);
+		atomic_store(&p->done_lock, false);
 	}
 }
 
