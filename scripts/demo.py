@@ -117,7 +117,7 @@ def cache_demo(shm, disk):
         hits, same = server.compare(items)
         say(f"   {hits} of {items} are hits, {same} with the right value")
         rows.insert(0, ("torpor", saved["image_bytes"], saved["wall_ns"] / 1e9, loaded["wall_ns"] / 1e9))
-        table(saved["memory_bytes"] - saved["hole_bytes"] - saved["hole_bytes"], rows)
+        table(saved["memory_bytes"] - saved["hole_bytes"], rows)
         if hits != items or same != items:
             raise Failure("not every item came back")
     finally:

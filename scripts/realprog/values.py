@@ -61,4 +61,4 @@ def value(i):
         return b"<!doctype html>\n" + b"".join(rng.choices(_HTML, k=12 + int(150 * rng.random() ** 3)))
     if kind == 2:
         return b"%d" % rng.getrandbits(40)
-    return b"\xff\xd8\xff\xe0" + rng.randbytes(500 + int(9000 * rng.random() ** 2))
+    return b"\xff\xd8\xff\xe0" + rng.randbytes(500 + int(12000 * rng.random() ** 2))
