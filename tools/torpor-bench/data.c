@@ -17,20 +17,26 @@
 #define PAGE_BYTES 4096u
 #define MADE_UP_BYTES GIB(1)
 
-void *bench_memory(size_t bytes)
+static void *populated(size_t bytes, int advice)
 {
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		bench_die("cannot get %zu bytes of memory", bytes);
-	madvise(p, bytes, MADV_HUGEPAGE);
+	madvise(p, bytes, advice);
 	memset(p, 1, bytes);
 	return p;
 }
 
+void *bench_memory(size_t bytes)
+{
+	return populated(bytes, MADV_HUGEPAGE);
+}
+
 void bench_warm(size_t bytes)
 {
-	munmap(bench_memory(bytes), bytes);
+	/* In small pages, as what follows will take them: huge ones come from elsewhere. */
+	munmap(populated(bytes, MADV_NOHUGEPAGE), bytes);
 }
 
 /* Of six pages five are a program's and one is zero; of 16 MiB one is noise. */
