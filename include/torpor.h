@@ -105,7 +105,7 @@ struct torpor_save_opts {
 	uint32_t threads;     /* 0: as many as CPUs this process may use (affinity and cgroup quota) */
 	const char *codec;    /* "none", "lz4", "zstd", "lzo"; NULL: "lz4" */
 	int32_t level;        /* lz4: acceleration, zstd: level (may be negative); 0: 1 */
-	uint32_t chunk_bytes; /* memory compressed as one: 4096 to 1 MiB, a power of two; 0: 128 KiB */
+	uint32_t chunk_bytes; /* memory compressed as one: 4096 to 1 MiB, a power of two; 0: 128 KiB, with zstd 512 KiB */
 	int32_t image_fd;     /* with TORPOR_IMAGE_FD; written in one pass, never closed */
 };
 
@@ -170,7 +170,7 @@ struct torpor_load_opts {
 	size_t size;
 	uint32_t flags;   /* TORPOR_FORCE, TORPOR_TRUST_PATHS, TORPOR_IMAGE_FD */
 	uint32_t threads; /* 0: as many as CPUs this process may use */
-	const char *to;   /* folder to restore under; NULL: to where the memory came from */
+	const char *to;   /* folder to restore under, which exists; NULL: to where the memory came from */
 	uint32_t guard;   /* enum torpor_guard */
 	int32_t image_fd; /* with TORPOR_IMAGE_FD; read in one pass, never closed */
 };

@@ -19,7 +19,6 @@
 #include "pipe/pipe.h"
 
 #define SLOTS_MIN 16u
-#define PREFETCH_BYTES MIB(16)
 
 /* The next chunk with data in the order of the index. */
 static int next_entry(struct load *l, struct err *e)
@@ -58,11 +57,7 @@ static int take_indexed(struct load *l, struct unpack_job *job, struct err *e)
 		l->have_held = false;
 		rc = next_entry(l, e);
 	}
-	if (job->offset + job->bytes + PREFETCH_BYTES / 2 > l->prefetched) {
-		l->prefetched = num_max(l->prefetched, job->offset);
-		store_input_prefetch(&l->in, l->prefetched, PREFETCH_BYTES);
-		l->prefetched += PREFETCH_BYTES;
-	}
+	readahead_advance(&l->ahead, job->offset + job->bytes);
 	return rc < 0 ? rc : 1;
 }
 
@@ -147,7 +142,10 @@ int load_run(struct load *l)
 	r->guard_held = l->guard >= 0;
 	l->plan.done_bytes = &l->ctx->done_bytes;
 	l->cursor.reader = l->reader;
+	if (l->reader)
+		readahead_start(&l->ahead, &l->in);
 	rc = run(l);
+	readahead_stop(&l->ahead);
 	guard_release(&l->guard);
 	if (!rc)
 		l->totals = l->stream ? *image_stream_totals(l->stream) : *image_reader_totals(l->reader);

@@ -6,6 +6,7 @@
 #define TORPOR_API_LOAD_H
 
 #include "api/context.h"
+#include "api/readahead.h"
 #include "api/unpack.h"
 #include "image/reader.h"
 #include "image/stream.h"
@@ -26,7 +27,7 @@ struct load {
 	struct image_cursor cursor;
 	struct image_entry held; /* taken from the cursor, not in a job yet */
 	bool have_held, end;
-	uint64_t prefetched; /* offset up to which reading ahead was asked for */
+	struct readahead ahead;
 
 	struct unpack_plan plan;
 	int guard;

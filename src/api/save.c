@@ -142,6 +142,13 @@ static int start_image(struct save *s)
 				&s->ctx->e);
 }
 
+static int check_chunk_bytes(uint32_t bytes, struct err *e)
+{
+	if (num_is_pow2(bytes) && bytes >= IMAGE_CHUNK_MIN_BYTES && bytes <= IMAGE_CHUNK_MAX_BYTES)
+		return 0;
+	return err_set(e, -EINVAL, "chunk size must be a power of two from 4 KiB to 1 MiB");
+}
+
 static int check_options(struct save *s, const char *image)
 {
 	struct err *e = &s->ctx->e;
@@ -151,11 +158,13 @@ static int check_options(struct save *s, const char *image)
 
 	if ((o->flags & ~known) || !image == !(o->flags & TORPOR_IMAGE_FD))
 		return err_set(e, -EINVAL, "an image is either a path or a descriptor, and flags must be known");
-	s->plan.chunk_bytes = o->chunk_bytes ? o->chunk_bytes : IMAGE_CHUNK_DEFAULT_BYTES;
-	if (!num_is_pow2(s->plan.chunk_bytes) || s->plan.chunk_bytes < IMAGE_CHUNK_MIN_BYTES ||
-	    s->plan.chunk_bytes > IMAGE_CHUNK_MAX_BYTES)
-		return err_set(e, -EINVAL, "chunk size must be a power of two from 4 KiB to 1 MiB");
 	rc = codec_by_name(o->codec ? o->codec : "lz4", &s->plan.codec, e);
+	if (rc < 0)
+		return rc;
+	s->plan.chunk_bytes = o->chunk_bytes			? o->chunk_bytes
+			      : s->plan.codec->id == CODEC_ZSTD ? IMAGE_CHUNK_ZSTD_BYTES
+								: IMAGE_CHUNK_DEFAULT_BYTES;
+	rc = check_chunk_bytes(s->plan.chunk_bytes, e);
 	if (!rc)
 		rc = codec_level(s->plan.codec, o->level, &s->plan.level, e);
 	if (!rc)

@@ -23,6 +23,8 @@
 #define IMAGE_CHUNK_MIN_BYTES 4096u
 #define IMAGE_CHUNK_MAX_BYTES (1u << 20)
 #define IMAGE_CHUNK_DEFAULT_BYTES (128u << 10)
+/* zstd finds matches over a longer distance: at 128 KiB its images were 14 % larger. */
+#define IMAGE_CHUNK_ZSTD_BYTES (512u << 10)
 #define IMAGE_PAGE_MIN_BYTES 4096u
 #define IMAGE_PAGE_MAX_BYTES (64u << 10)
 

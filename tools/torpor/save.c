@@ -8,7 +8,7 @@ static const struct opt options[] = {
 	{OPT_OUTPUT, "the image to write: a file, a block device, or\n- for standard output"},
 	{OPT_CODEC, "none, lz4, zstd or lzo; default lz4"},
 	{OPT_LEVEL, "lz4: acceleration; zstd: level, also negative;\ndefault 1"},
-	{OPT_CHUNK_SIZE, "memory compressed as one, 4K to 1M; default 128K"},
+	{OPT_CHUNK_SIZE, "memory compressed as one, 4K to 1M (128K, zstd 512K)"},
 	{OPT_THREADS, "workers; default: the CPUs it may use"},
 	{OPT_FORCE, "replace an image that exists, write to a device"},
 	{OPT_SKIP_SPECIAL, "pass over sockets, fifos and devices"},
