@@ -52,12 +52,24 @@ struct pipe {
 struct thread {
 	struct pipe *pipe;
 	void *worker;
+	unsigned int index;
 	pthread_t id;
 };
 
 static void *job_at(const struct pipe *p, uint64_t n)
 {
 	return p->jobs + n % p->plan->slots * p->plan->job_bytes;
+}
+
+/* Without `done` nothing waits for its turn: a worker keeps its job in a place of its own. */
+static bool ordered(const struct pipe *p)
+{
+	return p->plan->ops->done != NULL;
+}
+
+static void *job_of(const struct pipe *p, uint64_t n, unsigned int index)
+{
+	return ordered(p) ? job_at(p, n) : p->jobs + index * p->plan->job_bytes;
 }
 
 static struct slot *slot_at(const struct pipe *p, uint64_t n)
@@ -113,19 +125,20 @@ static bool wait_for_slot(struct pipe *p, uint64_t n)
 }
 
 /* 1: job *ret_n was taken; 0: no more, or something failed. */
-static int take(struct pipe *p, void *worker, uint64_t *ret_n)
+static int take(struct pipe *p, void *worker, unsigned int index, uint64_t *ret_n)
 {
 	struct err e = {.text = ""};
 	int rc = 0;
 
 	wait_lock_acquire(&p->take_lock);
-	if (!p->end && wait_for_slot(p, p->taken)) {
+	if (!p->end && (ordered(p) ? wait_for_slot(p, p->taken) : !atomic_load(&p->failed))) {
 		if (cancelled(p))
 			rc = err_set(&e, -ECANCELED, "cancelled");
 		else
-			rc = p->plan->ops->take(p->plan->ctx, worker, job_at(p, p->taken), &e);
+			rc = p->plan->ops->take(p->plan->ctx, worker, job_of(p, p->taken, index), &e);
 		if (rc > 0) {
-			slot_set(slot_at(p, p->taken), TAKEN);
+			if (ordered(p))
+				slot_set(slot_at(p, p->taken), TAKEN);
 			*ret_n = p->taken++;
 		} else {
 			p->end = true;
@@ -168,20 +181,26 @@ static void finish_in_order(struct pipe *p)
 	}
 }
 
-static void run_worker(struct pipe *p, void *worker)
+static void run_worker(struct pipe *p, void *worker, unsigned int index)
 {
 	struct err e = {.text = ""};
 	uint64_t n;
 	int rc;
 
-	while (take(p, worker, &n)) {
-		rc = p->plan->ops->work(p->plan->ctx, worker, job_at(p, n), &e);
-		slot_set(slot_at(p, n), WORKED);
+	while (take(p, worker, index, &n)) {
+		void *job = job_of(p, n, index);
+
+		rc = p->plan->ops->work(p->plan->ctx, worker, job, &e);
+		if (ordered(p))
+			slot_set(slot_at(p, n), WORKED);
+		else if (rc < 0 && p->plan->ops->drop)
+			p->plan->ops->drop(p->plan->ctx, job);
 		if (rc < 0) {
 			fail(p, rc, &e);
 			return;
 		}
-		finish_in_order(p);
+		if (ordered(p))
+			finish_in_order(p);
 	}
 }
 
@@ -189,7 +208,7 @@ static void *thread_main(void *arg)
 {
 	struct thread *t = arg;
 
-	run_worker(t->pipe, t->worker);
+	run_worker(t->pipe, t->worker, t->index);
 	return NULL;
 }
 
@@ -198,7 +217,7 @@ static void drop_rest(struct pipe *p)
 {
 	uint64_t n;
 
-	for (n = p->finished; n < p->taken && p->plan->ops->drop; n++)
+	for (n = p->finished; ordered(p) && n < p->taken && p->plan->ops->drop; n++)
 		p->plan->ops->drop(p->plan->ctx, job_at(p, n));
 }
 
@@ -217,12 +236,12 @@ int pipe_run(const struct pipe_plan *plan, unsigned int *ret_workers, struct err
 	for (i = 0; i < plan->slots; i++)
 		atomic_init(&p.slots[i].state, FREE);
 	while (started < plan->n_workers) {
-		threads[started] = (struct thread){.pipe = &p, .worker = plan->workers[started]};
+		threads[started] = (struct thread){.pipe = &p, .worker = plan->workers[started], .index = started};
 		if (pthread_create(&threads[started].id, NULL, thread_main, &threads[started]) != 0)
 			break;
 		started++;
 	}
-	run_worker(&p, plan->workers[0]);
+	run_worker(&p, plan->workers[0], 0);
 	for (i = 1; i < started; i++)
 		pthread_join(threads[i].id, NULL);
 	drop_rest(&p);

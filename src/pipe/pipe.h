@@ -30,7 +30,7 @@ struct pipe_ops {
 	int (*take)(void *ctx, void *worker, void *job, struct err *e);
 	/* Does the work.  Runs in many threads at once, on different jobs and workers. */
 	int (*work)(void *ctx, void *worker, void *job, struct err *e);
-	/* In the order of take, never twice at once.  May be NULL. */
+	/* In the order of take, never twice at once.  NULL: nothing is ordered, and nobody waits. */
 	int (*done)(void *ctx, void *job, struct err *e);
 	/*
 	 * Instead of `done` for a job that was taken but whose turn never came, since something
