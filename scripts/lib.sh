@@ -6,6 +6,9 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_packages=(gcc meson ninja-build pkg-config libc6-dev liblz4-dev libzstd-dev liblzo2-dev
 	libxxhash-dev python3)
 
+# What demo builds needs no package but these: the unit tests need cmocka besides.
+demo_options=(-Dtests=false)
+
 say() {
 	printf '%s\n' "$*"
 }

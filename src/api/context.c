@@ -32,6 +32,7 @@ API void torpor_free(struct torpor *ctx)
 {
 	if (!ctx)
 		return;
+	live_memories_free(&ctx->found);
 	memory_warnings_free(ctx->warnings);
 	free(ctx);
 }
@@ -58,21 +59,29 @@ API void torpor_progress(const struct torpor *ctx, struct torpor_progress *ret_p
 		.total_bytes = atomic_load_explicit(&ctx->total_bytes, memory_order_relaxed),
 	};
 
-	options_give(ret_progress, &p, sizeof(p));
+	options_give(ret_progress, &p, sizeof(p), NULL);
 }
 
 void context_begin(struct torpor *ctx)
 {
 	ctx->e.text[0] = '\0';
+	ctx->e.system = 0;
 	memory_warnings_clear(ctx->warnings);
+	live_memories_free(&ctx->found);
 	atomic_store(&ctx->done_bytes, 0);
 	atomic_store(&ctx->total_bytes, 0);
 }
 
 int context_end(struct torpor *ctx, int rc)
 {
+	/* A call that did not wait any longer since a signal came, as one on a network file system. */
+	if (rc == -EINTR && context_cancelled(ctx) < 0)
+		rc = -ECANCELED;
 	if (rc == -ECANCELED)
 		atomic_store(&ctx->cancel, false);
+	/* -EINVAL says that the caller did something wrong, which the system cannot know. */
+	if (rc == -EINVAL && ctx->e.system == -EINVAL)
+		return -EIO;
 	return rc;
 }
 

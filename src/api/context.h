@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "image/io.h"
 #include "image/tile.h"
+#include "live/find.h"
 #include "memory/item.h"
 #include "store/store.h"
 
@@ -22,12 +23,13 @@ struct torpor {
 	struct memory_warnings *warnings;
 	atomic_bool cancel;
 	_Atomic uint64_t done_bytes, total_bytes;
+	struct live_memories found; /* by the last save, of processes that it stopped */
 };
 
 /* Forgets the last operation. */
 void context_begin(struct torpor *ctx);
 
-/* Ends an operation: a cancel that was obeyed is used up.  Returns `rc`. */
+/* Ends an operation: a cancel that was obeyed is used up.  Returns `rc`, or -EIO for an EINVAL of the system's. */
 int context_end(struct torpor *ctx, int rc);
 
 /* -ECANCELED, with a message, when that was asked for. */
@@ -39,8 +41,11 @@ int context_cancelled(struct torpor *ctx);
  */
 int options_take(void *dst, size_t bytes, const void *src, struct err *e);
 
-/* Fills the caller's sized result (or NULL) from `src`, as much as it has room for. */
-int options_give(void *dst, const void *src, size_t bytes);
+/* Can this be a caller's sized result (or NULL)?  To be asked before there is a result: -EINVAL. */
+int options_check_result(const void *dst, struct err *e);
+
+/* Fills the caller's sized result (or NULL) from `src`, as much as it has room for.  -EINVAL. */
+int options_give(void *dst, const void *src, size_t bytes, struct err *e);
 
 /* The number of workers: what was asked for, else what is allowed.  -EINVAL. */
 int options_threads(uint32_t asked, unsigned int *ret, struct err *e);
@@ -68,6 +73,16 @@ struct image_feed glue_feed(struct glue_feed *feed);
 
 /* Opens the place an image is written to.  -EEXIST, ... */
 int glue_create(struct torpor *ctx, const char *image, uint32_t flags, int fd, struct store **ret);
+
+/*
+ * Looks whether the image would replace what it is made from.  A source that is the image is -EINVAL; what lies in a
+ * source and is the image, or an unfinished one for it, is taken out of the list, with a warning.
+ */
+int glue_spare_sources(const char *image, uint32_t flags, int fd, struct memory_items *items,
+		       struct memory_warnings *warnings, struct err *e);
+
+/* -EINVAL when `target` is the image that is open, under whatever name. */
+int glue_check_other(const struct store_input *in, const char *target, struct err *e);
 
 /* Commits; `header` is what the image began with, for stores that want it last. */
 int glue_commit(struct store *store, const struct image_header *header, uint64_t image_bytes, struct err *e);

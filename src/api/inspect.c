@@ -16,6 +16,10 @@ struct torpor_image {
 	uint8_t *record, *raw;
 	struct image_chunk chunk;
 	bool have_chunk;
+	/* Where its map was left, so that reading on goes through it once. */
+	struct image_map_iter iter;
+	struct image_run run;
+	uint64_t data_before; /* pages of data before the run */
 };
 
 API int torpor_image_open(struct torpor *ctx, const char *path, uint32_t flags,
@@ -82,7 +86,7 @@ API int torpor_image_info(struct torpor_image *image, struct torpor_image_info *
 	};
 
 	snprintf(info.codec, sizeof(info.codec), "%.15s", h->codec);
-	return options_give(ret_info, &info, sizeof(info));
+	return options_give(ret_info, &info, sizeof(info), &image->ctx->e);
 }
 
 static int no_segment(struct torpor_image *image, uint64_t i)
@@ -115,7 +119,7 @@ API int torpor_image_segment(struct torpor_image *image, uint64_t i,
 		.origin = seg->origin,
 		.link = seg->link,
 	};
-	return options_give(ret_info, &info, sizeof(info));
+	return options_give(ret_info, &info, sizeof(info), &image->ctx->e);
 }
 
 API int torpor_image_find(struct torpor_image *image, const char *name, uint64_t *ret_i)
@@ -138,6 +142,7 @@ static int decode_page(struct torpor_image *image, uint32_t segment, uint64_t pa
 	    page - chunk->entry.first_page < chunk->entry.pages)
 		return 0;
 	image->have_chunk = false;
+	image->iter.at = NULL;
 	if (!image->record)
 		image->record = malloc(image_chunk_record_max(chunk_bytes));
 	if (!image->raw)
@@ -150,8 +155,7 @@ static int decode_page(struct torpor_image *image, uint32_t segment, uint64_t pa
 	if (!rc)
 		rc = image_chunk_parse(image->record, entry.record_bytes, entry.offset,
 				       image_reader_frame(image->reader), chunk, e);
-	if (!rc && (chunk->entry.hash != entry.hash || chunk->entry.segment != segment ||
-		    page < chunk->entry.first_page || page - chunk->entry.first_page >= chunk->entry.pages))
+	if (!rc && !image_entry_same(&entry, &chunk->entry))
 		rc = image_chunk_wrap(chunk, err_set(e, -EBADMSG, "it is not the one that the index tells of"), e);
 	if (!rc)
 		rc = image_chunk_decode(chunk, &image->decoders, image->raw, e);
@@ -159,28 +163,42 @@ static int decode_page(struct torpor_image *image, uint32_t segment, uint64_t pa
 	return rc;
 }
 
+/* Goes to the run that holds a page of the chunk at hand, counted from its first. */
+static void seek_run(struct torpor_image *image, uint64_t page)
+{
+	const struct image_chunk *chunk = &image->chunk;
+
+	if (!image->iter.at || page < image->run.first_page) {
+		image->iter = (struct image_map_iter){.at = chunk->map, .end = chunk->map + chunk->map_bytes};
+		image->run = (struct image_run){.pages = 0};
+		image->data_before = 0;
+	}
+	while (page - image->run.first_page >= image->run.pages) {
+		if (image->run.kind == IMAGE_RUN_DATA)
+			image->data_before += image->run.pages;
+		if (image_map_next(&image->iter, &image->run) <= 0)
+			return;
+	}
+}
+
 /*
  * Copies from the run of the chunk at hand that holds `page`: at most `bytes`, from `within` the page
  * on.  Returns how many.
  */
-static size_t copy_run(const struct torpor_image *image, uint64_t page, size_t within, void *buf, size_t bytes)
+static size_t copy_run(struct torpor_image *image, uint64_t page, size_t within, void *buf, size_t bytes)
 {
 	const struct image_chunk *chunk = &image->chunk;
-	struct image_map_iter iter = {.at = chunk->map, .end = chunk->map + chunk->map_bytes};
-	uint64_t relative = page - chunk->entry.first_page, data_pages = 0, in_run, n;
-	struct image_run run = {.pages = 0};
+	const struct image_run *run = &image->run;
+	uint64_t relative = page - chunk->entry.first_page, in_run, n;
 
-	while (image_map_next(&iter, &run) > 0 && relative - run.first_page >= run.pages) {
-		if (run.kind == IMAGE_RUN_DATA)
-			data_pages += run.pages;
-	}
-	in_run = relative - run.first_page;
+	seek_run(image, relative);
+	in_run = relative - run->first_page;
 	/* A run may be longer than any buffer: no multiplication before the comparison. */
-	n = run.pages - in_run > bytes / chunk->seg->page_bytes + 1
+	n = run->pages - in_run > bytes / chunk->seg->page_bytes + 1
 		    ? bytes
-		    : num_min(bytes, (run.pages - in_run) * chunk->seg->page_bytes - within);
-	if (run.kind == IMAGE_RUN_DATA)
-		memcpy(buf, image->raw + (data_pages + in_run) * chunk->seg->page_bytes + within, n);
+		    : num_min(bytes, (run->pages - in_run) * chunk->seg->page_bytes - within);
+	if (run->kind == IMAGE_RUN_DATA)
+		memcpy(buf, image->raw + (image->data_before + in_run) * chunk->seg->page_bytes + within, n);
 	else
 		memset(buf, 0, n);
 	return n;

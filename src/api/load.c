@@ -8,7 +8,6 @@
  */
 #include "api/load.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,18 +19,19 @@
 
 #define SLOTS_MIN 16u
 
-/* The next chunk with data in the order of the index. */
+/*
+ * The next chunk in the order of the index.  Those without data are few and small, and are read as well: that they have none is
+ * not the index's to say.
+ */
 static int next_entry(struct load *l, struct err *e)
 {
-	int rc = 1;
+	int rc;
 
-	while (!l->have_held && !l->end && rc > 0) {
-		rc = image_cursor_next(&l->cursor, &l->held, e);
-		l->end = rc == 0;
-		l->have_held = rc > 0 && l->held.data_pages > 0;
-		if (rc > 0 && !l->held.data_pages)
-			atomic_fetch_add(&l->ctx->done_bytes, l->held.pages * MEMORY_PAGE_BYTES);
-	}
+	if (l->have_held || l->end)
+		return 0;
+	rc = image_cursor_next(&l->cursor, &l->held, e);
+	l->end = rc == 0;
+	l->have_held = rc > 0;
 	return rc < 0 ? rc : 0;
 }
 
@@ -48,16 +48,15 @@ static int take_indexed(struct load *l, struct unpack_job *job, struct err *e)
 			.at = job->bytes,
 			.bytes = l->held.record_bytes,
 			.offset = l->held.offset,
-			.hash = l->held.hash,
-			.first_page = l->held.first_page,
-			.pages = l->held.pages,
-			.segment = l->held.segment,
+			.told = l->held,
 		};
 		job->bytes += l->held.record_bytes;
 		l->have_held = false;
 		rc = next_entry(l, e);
 	}
-	readahead_advance(&l->ahead, job->offset + job->bytes);
+	/* A chunk without data stands where the save happened to be. */
+	if (job->records[0].told.data_pages)
+		readahead_advance(&l->ahead, job->offset + job->bytes);
 	return rc < 0 ? rc : 1;
 }
 
@@ -158,6 +157,8 @@ static int open_stream(struct load *l)
 	int rc;
 
 	l->feed.cancel = &l->ctx->cancel;
+	if (l->feed.fd >= 0)
+		store_stream_widen(l->feed.fd);
 	feed = glue_feed(&l->feed);
 	rc = image_stream_open(&feed, &l->stream, &l->ctx->e);
 	if (!rc)
@@ -169,18 +170,19 @@ static int open_path(struct load *l, const char *image, bool in_one_pass)
 {
 	struct err *e = &l->ctx->e;
 	const struct image_totals *t;
+	struct store_input in;
 	struct image_input input;
-	int rc = store_input_open(image, &l->in, e);
+	int rc;
 
-	if (rc == -ESPIPE) { /* a fifo, as a shell's <(command) is */
-		l->fd = open(image, O_RDONLY | O_CLOEXEC);
-		if (l->fd < 0)
-			return err_sys(e, -errno, "cannot open %s", image);
-		l->feed.fd = l->fd;
-		return open_stream(l);
-	}
+	/* A fifo, as a shell's <(command) is, is opened once: its writer writes when somebody has it open. */
+	rc = store_input_open_any(image, &in, e);
 	if (rc < 0)
 		return rc;
+	if (rc > 0) {
+		l->fd = l->feed.fd = in.fd;
+		return open_stream(l);
+	}
+	l->in = in;
 	if (in_one_pass) {
 		l->feed = (struct glue_feed){.fd = -1, .in = &l->in};
 		return open_stream(l);
@@ -195,12 +197,15 @@ static int open_path(struct load *l, const char *image, bool in_one_pass)
 	return 0;
 }
 
-int load_open(struct load *l, const char *image, const struct torpor_load_opts *opts, bool in_one_pass)
+int load_open(struct load *l, const char *image, const struct torpor_load_opts *opts,
+	      const struct torpor_report *ret_report, bool in_one_pass)
 {
 	const uint32_t known = TORPOR_FORCE | TORPOR_TRUST_PATHS | TORPOR_IMAGE_FD;
 	struct err *e = &l->ctx->e;
-	int rc = options_take(&l->opts, sizeof(l->opts), opts, e);
+	int rc = options_check_result(ret_report, e);
 
+	if (!rc)
+		rc = options_take(&l->opts, sizeof(l->opts), opts, e);
 	l->in.fd = l->fd = l->guard = -1;
 	if (!rc && ((l->opts.flags & ~known) || !image == !(l->opts.flags & TORPOR_IMAGE_FD)))
 		rc = err_set(e, -EINVAL, "an image is either a path or a descriptor, and flags must be known");
@@ -222,9 +227,9 @@ const struct image_segments *load_segments(const struct load *l)
 int load_close(struct load *l, int rc, uint64_t wall_ns, uint64_t cpu_ns,
 	       struct torpor_report *ret_report)
 {
-	const struct codec *codec;
-
 	guard_release(&l->guard);
+	if (l->plan.frame)
+		snprintf(l->report.codec, sizeof(l->report.codec), "%.15s", l->plan.frame->header->codec);
 	image_stream_free(l->stream);
 	image_reader_free(l->reader);
 	store_input_close(&l->in);
@@ -236,9 +241,7 @@ int load_close(struct load *l, int rc, uint64_t wall_ns, uint64_t cpu_ns,
 	l->report.wall_ns = clock_mono_ns() - wall_ns;
 	l->report.cpu_ns = clock_cpu_ns() - cpu_ns;
 	l->report.threads = l->threads;
-	if (codec_by_id(l->plan.last_codec, &codec, NULL) == 0)
-		snprintf(l->report.codec, sizeof(l->report.codec), "%s", codec->name);
-	return options_give(ret_report, &l->report, sizeof(l->report));
+	return options_give(ret_report, &l->report, sizeof(l->report), &l->ctx->e);
 }
 
 /* Paths in an image are obeyed only when nobody but the caller or root can have written them. */
@@ -288,14 +291,31 @@ static int list_items(struct load *l, struct memory_items *items)
 	return 0;
 }
 
+static int next_data(void *ctx, struct memory_data *ret, struct err *e)
+{
+	struct image_entry entry = {.data_pages = 0};
+	int rc = 1;
+
+	while (rc > 0 && !entry.data_pages)
+		rc = image_cursor_next(ctx, &entry, e);
+	if (rc > 0)
+		*ret = (struct memory_data){entry.segment, entry.first_page, entry.pages, entry.data_pages};
+	return rc;
+}
+
 static int restore(struct load *l)
 {
+	struct image_cursor look_ahead = {.reader = l->reader};
 	struct memory_items items = {.count = 0};
 	struct memory_target_opts opts = {
 		.to = l->opts.to,
 		.force = l->opts.flags & TORPOR_FORCE,
 		.data_bytes = l->reader ? image_reader_totals(l->reader)->data_bytes : 0,
+		.has_image = true,
+		.image_fd = l->in.fd >= 0 ? l->in.fd : l->feed.fd,
 		.warnings = l->ctx->warnings,
+		.next_data = l->reader ? next_data : NULL,
+		.data_ctx = &look_ahead,
 	};
 	struct err *e = &l->ctx->e;
 	int rc = check_trust(l);
@@ -323,7 +343,7 @@ API int torpor_load(struct torpor *ctx, const char *image, const struct torpor_l
 	int rc;
 
 	context_begin(ctx);
-	rc = load_open(&l, image, opts, false);
+	rc = load_open(&l, image, opts, ret_report, false);
 	if (!rc)
 		rc = restore(&l);
 	if (rc < 0)

@@ -35,8 +35,9 @@ struct load {
 	struct image_totals totals;
 };
 
-/* Checks options and opens the image: from a pipe, or `in_one_pass`, as a stream. */
-int load_open(struct load *l, const char *image, const struct torpor_load_opts *opts, bool in_one_pass);
+/* Checks options, and the size of the result, and opens the image: from a pipe, or `in_one_pass`, as a stream. */
+int load_open(struct load *l, const char *image, const struct torpor_load_opts *opts,
+	      const struct torpor_report *ret_report, bool in_one_pass);
 
 /* Segments of the image that is open. */
 const struct image_segments *load_segments(const struct load *l);

@@ -21,15 +21,26 @@ int options_take(void *dst, size_t bytes, const void *src, struct err *e)
 	return 0;
 }
 
-int options_give(void *dst, const void *src, size_t bytes)
+int options_check_result(const void *dst, struct err *e)
 {
 	size_t size;
 
 	if (!dst)
 		return 0;
 	memcpy(&size, dst, sizeof(size));
-	if (size < sizeof(size))
-		return -EINVAL;
+	return size < sizeof(size) || size > KIB(64)
+		       ? err_set(e, -EINVAL, "a result has an impossible size of %zu bytes", size)
+		       : 0;
+}
+
+int options_give(void *dst, const void *src, size_t bytes, struct err *e)
+{
+	size_t size;
+	int rc = options_check_result(dst, e);
+
+	if (rc < 0 || !dst)
+		return rc;
+	memcpy(&size, dst, sizeof(size));
 	memcpy((char *)dst + sizeof(size), (const char *)src + sizeof(size),
 	       num_min(size, bytes) - sizeof(size));
 	return 0;

@@ -2,10 +2,11 @@
 /*
  * The worker of a save; see pack.h.
  *
- * The buffer `raw` is two chunks long.  Pages are read behind the data gathered so far, at most a chunk of
+ * The buffer `raw` is a chunk and a step long.  Pages are read behind the data gathered so far, at most a step of
  * them at a time, so that they stay in the cache; zero pages are then squeezed out by moving what
  * follows down.  When a chunk is full it is compressed from where it lies, and gathering begins
- * at the front again.  Without zero pages nothing is ever moved.
+ * at the front again.  Without zero pages nothing is ever moved.  Memory that cannot change (our own
+ * copy) is not read at all: as long as what is gathered lies together, it is compressed from there.
  *
  *     raw:  | gathered .......... | just read: D D 0 0 D D D 0 D |
  *           ^                     ^ used
@@ -13,18 +14,31 @@
 #include "api/pack.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "page/page.h"
 
-/* Records go to the image together, in writes of about this size. */
-#define OUT_BYTES KIB(512)
+/* Records go to the image together, in writes of at most about this size. */
+#define OUT_BYTES KIB(640)
+
+/* Pages are read in steps of at most this size. */
+#define STEP_BYTES KIB(128)
+
+/*
+ * What a save may take (torpor.h says it): so much for each thread, and so much in all, of which a quarter is
+ * kept for what is not a worker's.  Of a thread's share the rest is its stack and its part of the jobs.
+ */
+#define THREAD_BYTES MIB(4)
+#define SHARED_BYTES MIB(48)
+#define THREAD_REST_BYTES KIB(256)
 
 struct pack_worker {
 	const struct pack_plan *plan;
 	struct codec_state *state;
 	struct pack_job *job;
 	uint8_t *raw, *out;
-	size_t raw_used, out_used;
+	const uint8_t *from; /* what is gathered: `raw`, or memory that lies elsewhere */
+	size_t raw_used, out_used, step_bytes, out_bytes, record_max;
 	unsigned int first_unplaced; /* entry whose record is the first in `out` */
 	uint64_t chunk_page;         /* first page of the chunk being gathered */
 	struct image_map map;
@@ -38,6 +52,21 @@ size_t pack_job_bytes(const struct pack_plan *plan)
 	       (MEMORY_SPAN_PAGES / pages_a_chunk + 1) * sizeof(struct image_entry);
 }
 
+/*
+ * A level that wants more memory than is promised gets smaller tables.  With few threads none has to: zstd takes
+ * 17 MiB at most, for chunks of 1 MiB at level 22.
+ */
+static int limit_codec(struct pack_worker *w)
+{
+	const struct pack_plan *plan = w->plan;
+	size_t held = plan->chunk_bytes + w->step_bytes + w->out_bytes + THREAD_REST_BYTES;
+
+	if (!plan->codec->limit)
+		return 0;
+	return plan->codec->limit(w->state, plan->chunk_bytes,
+				  THREAD_BYTES - held + SHARED_BYTES / num_max(plan->threads, 1));
+}
+
 int pack_worker_new(const struct pack_plan *plan, struct pack_worker **ret, struct err *e)
 {
 	struct pack_worker *w = calloc(1, sizeof(*w));
@@ -45,9 +74,14 @@ int pack_worker_new(const struct pack_plan *plan, struct pack_worker **ret, stru
 
 	if (w) {
 		w->plan = plan;
-		w->raw = aligned_alloc(64, 2 * (size_t)plan->chunk_bytes);
-		w->out = malloc(OUT_BYTES + image_chunk_record_max(plan->chunk_bytes));
+		w->step_bytes = num_min(plan->chunk_bytes, STEP_BYTES);
+		w->record_max = image_chunk_record_max(plan->chunk_bytes);
+		w->out_bytes = num_max(OUT_BYTES, w->record_max);
+		w->raw = aligned_alloc(64, plan->chunk_bytes + w->step_bytes);
+		w->out = malloc(w->out_bytes);
 		rc = w->raw && w->out ? plan->codec->state_new(plan->level, false, &w->state) : -ENOMEM;
+		if (!rc)
+			rc = limit_codec(w);
 	}
 	if (rc < 0) {
 		pack_worker_free(w);
@@ -99,7 +133,7 @@ static int emit(struct pack_worker *w, struct err *e)
 		.segment = job->span.item,
 		.first_page = w->chunk_page,
 		.map = &w->map,
-		.raw = w->raw,
+		.raw = w->from,
 		.raw_bytes = w->raw_used,
 	};
 	struct image_entry *entry = &job->entries[job->n_entries];
@@ -109,21 +143,37 @@ static int emit(struct pack_worker *w, struct err *e)
 	job->n_entries++;
 	w->out_used += entry->record_bytes;
 	w->chunk_page += entry->pages;
+	w->from = w->raw;
 	w->raw_used = 0;
 	image_map_reset(&w->map);
-	return w->out_used < OUT_BYTES ? 0 : flush(w, e);
+	return w->out_bytes - w->out_used >= w->record_max ? 0 : flush(w, e);
 }
 
-/* Gathers a run of data pages that lie at `at`, in `raw`, at or behind what is gathered. */
-static int gather(struct pack_worker *w, const uint8_t *at, uint64_t pages, struct err *e)
+/* Puts a run behind what is gathered, in `raw`. */
+static void append(struct pack_worker *w, const uint8_t *at, size_t bytes)
+{
+	if (w->from != w->raw)
+		memcpy(w->raw, w->from, w->raw_used);
+	w->from = w->raw;
+	if (at != w->raw + w->raw_used)
+		memmove(w->raw + w->raw_used, at, bytes);
+}
+
+/*
+ * Gathers a run of data pages.  They lie in `raw`, at or behind what is gathered, or, when `lies`, somewhere
+ * else for long enough.
+ */
+static int gather(struct pack_worker *w, const uint8_t *at, uint64_t pages, bool lies, struct err *e)
 {
 	while (pages) {
 		uint64_t n = num_min(pages, (w->plan->chunk_bytes - w->raw_used) / MEMORY_PAGE_BYTES);
 		size_t bytes = n * MEMORY_PAGE_BYTES;
 		int rc;
 
-		if (at != w->raw + w->raw_used)
-			memmove(w->raw + w->raw_used, at, bytes);
+		if (lies && !w->raw_used)
+			w->from = at;
+		else if (!lies || at != w->from + w->raw_used)
+			append(w, at, bytes);
 		w->raw_used += bytes;
 		image_map_add(&w->map, IMAGE_RUN_DATA, n);
 		at += bytes;
@@ -137,30 +187,45 @@ static int gather(struct pack_worker *w, const uint8_t *at, uint64_t pages, stru
 	return 0;
 }
 
-/* One reading: at most a chunk's worth of pages. */
-static int pack_pages(struct pack_worker *w, uint64_t first_page, uint64_t pages, struct err *e)
+/* Some pages of a piece, of which the zero ones are known. */
+static int pack_known(struct pack_worker *w, const uint8_t *at, uint64_t pages, const uint64_t *zero,
+		      unsigned int zero_at, bool lies, struct err *e)
 {
-	uint64_t zero[IMAGE_CHUNK_MAX_BYTES / MEMORY_PAGE_BYTES / 64];
-	const uint8_t *at = w->raw + w->raw_used;
 	uint64_t i, run;
-	int rc = memory_span_read(&w->job->span, first_page, pages, w->raw + w->raw_used, e);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
-	page_span_find_zero(at, pages, MEMORY_PAGE_BYTES, zero);
-	for (i = 0; i < pages; i += run) {
-		bool is_zero = page_bitmap_test(zero, i);
+	for (i = 0; i < pages && !rc; i += run) {
+		bool is_zero = page_bitmap_test(zero, zero_at + i);
 
-		for (run = 1; i + run < pages && page_bitmap_test(zero, i + run) == is_zero; run++)
+		for (run = 1; i + run < pages && page_bitmap_test(zero, zero_at + i + run) == is_zero; run++)
 			;
 		if (is_zero)
 			image_map_add(&w->map, IMAGE_RUN_ZERO, run);
 		else
-			rc = gather(w, at + i * MEMORY_PAGE_BYTES, run, e);
-		if (rc < 0)
-			return rc;
+			rc = gather(w, at + i * MEMORY_PAGE_BYTES, run, lies, e);
 	}
-	return 0;
+	return rc;
+}
+
+/* At most a step's worth of pages, `from` pages into a piece. */
+static int pack_pages(struct pack_worker *w, const struct memory_piece *piece, uint64_t page, uint64_t from,
+		      uint64_t pages, struct err *e)
+{
+	uint64_t zero[(STEP_BYTES / MEMORY_PAGE_BYTES + 63) / 64];
+	const uint8_t *at = piece->at ? piece->at + from * MEMORY_PAGE_BYTES : w->raw + w->raw_used;
+	int rc = 0;
+
+	if (!piece->at) {
+		/* What lies elsewhere and what is read do not meet in a chunk but by way of `raw`. */
+		append(w, w->raw + w->raw_used, 0);
+		rc = memory_span_read(&w->job->span, page, pages, w->raw + w->raw_used, e);
+	}
+	if (rc < 0)
+		return rc;
+	if (piece->zero)
+		return pack_known(w, at, pages, piece->zero, piece->zero_at + (unsigned int)from, piece->at, e);
+	page_span_find_zero(at, pages, MEMORY_PAGE_BYTES, zero);
+	return pack_known(w, at, pages, zero, 0, piece->at, e);
 }
 
 static void progress(struct pack_worker *w, uint64_t pages)
@@ -168,14 +233,14 @@ static void progress(struct pack_worker *w, uint64_t pages)
 	atomic_fetch_add_explicit(w->plan->done_bytes, pages * MEMORY_PAGE_BYTES, memory_order_relaxed);
 }
 
-static int pack_piece(struct pack_worker *w, uint64_t page, uint64_t pages, struct err *e)
+static int pack_piece(struct pack_worker *w, const struct memory_piece *piece, uint64_t page, struct err *e)
 {
-	uint64_t step = w->plan->chunk_bytes / MEMORY_PAGE_BYTES, n;
+	uint64_t step = w->step_bytes / MEMORY_PAGE_BYTES, from, n;
 	int rc;
 
-	for (; pages; pages -= n, page += n) {
-		n = num_min(pages, step);
-		rc = pack_pages(w, page, n, e);
+	for (from = 0; from < piece->pages; from += n) {
+		n = num_min(piece->pages - from, step);
+		rc = pack_pages(w, piece, page + from, from, n, e);
 		if (rc < 0)
 			return rc;
 		progress(w, n);
@@ -210,6 +275,7 @@ int pack_span(struct pack_worker *w, struct pack_job *job, struct err *e)
 	int rc = 0;
 
 	w->job = job;
+	w->from = w->raw;
 	w->raw_used = w->out_used = 0;
 	w->first_unplaced = 0;
 	w->chunk_page = page;
@@ -222,7 +288,7 @@ int pack_span(struct pack_worker *w, struct pack_job *job, struct err *e)
 			image_map_add(&w->map, IMAGE_RUN_HOLE, piece->pages);
 			progress(w, piece->pages);
 		} else {
-			rc = pack_piece(w, page, piece->pages, e);
+			rc = pack_piece(w, piece, page, e);
 		}
 		page += piece->pages;
 	}

@@ -37,6 +37,7 @@ struct pack_plan {
 	const struct codec *codec;
 	int level;
 	uint32_t chunk_bytes;
+	unsigned int threads; /* as many workers as there may be */
 	uint64_t id;
 	_Atomic uint64_t *done_bytes; /* for the progress */
 };

@@ -20,6 +20,8 @@ API int torpor_rebuild(struct torpor *ctx, const char *image, const char *target
 	if (!rc)
 		rc = store_input_open(image, &in, &ctx->e);
 	if (!rc)
+		rc = glue_check_other(&in, target, &ctx->e);
+	if (!rc)
 		rc = glue_create(ctx, target, flags, -1, &store);
 	if (!rc) {
 		input = glue_input(&in);

@@ -1,239 +1,134 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* torpor_save(): sources, through the pipeline, into an image. */
-#include <inttypes.h>
+/* torpor_save(): files, or the memory of processes that stand still meanwhile, into an image. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/random.h>
 
 #include "api/context.h"
-#include "api/pack.h"
+#include "api/stopped.h"
+#include "api/write.h"
 #include "base/clock.h"
-#include "image/writer.h"
-#include "pipe/pipe.h"
-
-#define SLOTS_MIN 32u
+#include "image/format.h"
 
 struct save {
-	struct torpor *ctx;
-	struct torpor_save_opts opts;
+	struct write_job write;
 	struct memory_items items;
 	struct memory_source *source;
-	struct image_segment *segments;
-	struct store *store;
-	struct image_writer *writer;
-	struct pack_plan plan;
-	unsigned int threads;
-	uint64_t jobs; /* taken */
-	struct image_totals totals;
+	struct stopped stopped;
+	int guard;
+	char guard_reason[128];
 };
 
-static int take(void *arg, void *worker, void *job_arg, struct err *e)
-{
-	struct save *s = arg;
-	struct pack_job *job = job_arg;
-
-	job->number = s->jobs++;
-	return memory_source_next(s->source, &job->span, e);
-}
-
-static int work(void *arg, void *worker, void *job, struct err *e)
-{
-	return pack_span(worker, job, e);
-}
-
-/* In order: tells the writer of a span. */
-static int done(void *arg, void *job_arg, struct err *e)
-{
-	struct save *s = arg;
-	struct pack_job *job = job_arg;
-	uint64_t page = job->span.first_page;
-	unsigned int i;
-	int rc = 0;
-
-	for (i = 0; i < job->n_entries && !rc; i++) {
-		rc = image_writer_chunk(s->writer, &job->entries[i], e);
-		page = job->entries[i].first_page + job->entries[i].pages;
-	}
-	for (i = 0; i < job->n_runs && !rc; i++) {
-		rc = image_writer_run(s->writer, job->span.item, page, job->runs[i].pages,
-				      job->runs[i].kind, e);
-		page += job->runs[i].pages;
-	}
-	memory_span_release(&job->span);
-	return rc;
-}
-
-static void drop(void *arg, void *job)
-{
-	memory_span_release(&((struct pack_job *)job)->span);
-}
-
-static const struct pipe_ops save_ops = {.take = take, .work = work, .done = done, .drop = drop};
-
-static int run(struct save *s)
-{
-	struct pack_worker **workers = calloc(s->threads, sizeof(struct pack_worker *));
-	struct pipe_plan plan = {
-		.ops = &save_ops,
-		.ctx = s,
-		.workers = (void *const *)workers,
-		.n_workers = s->threads,
-		.slots = (unsigned int)num_max(SLOTS_MIN, 4 * (uint64_t)s->threads),
-		.job_bytes = num_round_up(pack_job_bytes(&s->plan), 64),
-		.cancel = &s->ctx->cancel,
-	};
-	unsigned int i;
-	int rc = workers ? 0 : err_sys(&s->ctx->e, -ENOMEM, "cannot make workers");
-
-	for (i = 0; i < s->threads && !rc; i++)
-		rc = pack_worker_new(&s->plan, &workers[i], &s->ctx->e);
-	if (!rc)
-		rc = pipe_run(&plan, &s->threads, &s->ctx->e);
-	while (workers && i-- > 0)
-		pack_worker_free(workers[i]);
-	free(workers);
-	return rc;
-}
-
-static int list_segments(struct save *s)
-{
-	uint64_t i, total = 0;
-
-	s->segments = calloc(s->items.count + 1, sizeof(*s->segments));
-	if (!s->segments)
-		return err_sys(&s->ctx->e, -ENOMEM, "cannot save %" PRIu64 " files", s->items.count);
-	for (i = 0; i < s->items.count; i++) {
-		const struct memory_item *item = &s->items.list[i];
-
-		s->segments[i] = (struct image_segment){
-			.kind = (enum image_kind)item->kind,
-			.bytes = item->bytes,
-			.page_bytes = item->page_bytes,
-			.huge_page_bytes = item->huge_page_bytes,
-			.mode = item->mode,
-			.uid = item->uid,
-			.gid = item->gid,
-			.mtime_ns = item->mtime_ns,
-			.name = item->name,
-			.origin = item->origin,
-			.link = item->link,
-		};
-		total += num_pages(item->bytes, item->page_bytes) * item->page_bytes;
-	}
-	atomic_store(&s->ctx->total_bytes, total);
-	return 0;
-}
-
-static int start_image(struct save *s)
-{
-	struct image_header header = {
-		.created_ns = (int64_t)clock_read_ns(CLOCK_REALTIME),
-		.chunk_bytes = s->plan.chunk_bytes,
-		.level = s->plan.level,
-	};
-
-	if (getrandom(&header.id, sizeof(header.id), 0) != sizeof(header.id))
-		return err_sys(&s->ctx->e, -errno, "cannot get a random number");
-	snprintf(header.codec, sizeof(header.codec), "%s", s->plan.codec->name);
-	s->plan.id = header.id;
-	s->plan.sink = glue_sink(s->store);
-	s->plan.done_bytes = &s->ctx->done_bytes;
-	return image_writer_new(&s->plan.sink, &header, s->segments, s->items.count, &s->writer,
-				&s->ctx->e);
-}
-
-static int check_chunk_bytes(uint32_t bytes, struct err *e)
-{
-	if (num_is_pow2(bytes) && bytes >= IMAGE_CHUNK_MIN_BYTES && bytes <= IMAGE_CHUNK_MAX_BYTES)
-		return 0;
-	return err_set(e, -EINVAL, "chunk size must be a power of two from 4 KiB to 1 MiB");
-}
-
-static int check_options(struct save *s, const char *image)
-{
-	struct err *e = &s->ctx->e;
-	const struct torpor_save_opts *o = &s->opts;
-	const uint32_t known = TORPOR_FORCE | TORPOR_SKIP_SPECIAL | TORPOR_IMAGE_FD;
-	int rc;
-
-	if ((o->flags & ~known) || !image == !(o->flags & TORPOR_IMAGE_FD))
-		return err_set(e, -EINVAL, "an image is either a path or a descriptor, and flags must be known");
-	rc = codec_by_name(o->codec ? o->codec : "lz4", &s->plan.codec, e);
-	if (rc < 0)
-		return rc;
-	s->plan.chunk_bytes = o->chunk_bytes			? o->chunk_bytes
-			      : s->plan.codec->id == CODEC_ZSTD ? IMAGE_CHUNK_ZSTD_BYTES
-								: IMAGE_CHUNK_DEFAULT_BYTES;
-	rc = check_chunk_bytes(s->plan.chunk_bytes, e);
-	if (!rc)
-		rc = codec_level(s->plan.codec, o->level, &s->plan.level, e);
-	if (!rc)
-		rc = options_threads(o->threads, &s->threads, e);
-	return rc == -ERANGE ? -EINVAL : rc;
-}
-
-static int save(struct save *s, const char *const *sources, size_t n, const char *image)
+static int save_files(struct save *s, const char *const *sources, size_t n, const char *image)
 {
 	struct memory_scan_opts scan = {
-		.skip_special = s->opts.flags & TORPOR_SKIP_SPECIAL,
-		.warnings = s->ctx->warnings,
+		.skip_special = s->write.opts.flags & TORPOR_SKIP_SPECIAL,
+		.warnings = s->write.ctx->warnings,
 	};
-	struct err *e = &s->ctx->e;
+	struct err *e = &s->write.ctx->e;
 	int rc;
 
 	rc = memory_scan(sources, n, &scan, &s->items, e);
 	if (!rc)
-		rc = list_segments(s);
+		rc = glue_spare_sources(image, s->write.opts.flags, s->write.opts.image_fd, &s->items, scan.warnings, e);
 	if (!rc)
-		rc = memory_source_new(&s->items, &s->source, e);
+		rc = memory_source_new(&s->items, scan.warnings, &s->source, e);
 	if (!rc)
-		rc = glue_create(s->ctx, image, s->opts.flags, s->opts.image_fd, &s->store);
+		rc = write_open(&s->write, image);
+	s->write.items = &s->items;
+	s->write.source = s->source;
 	if (!rc)
-		rc = start_image(s);
+		rc = write_pages(&s->write);
+	return rc ? rc : write_commit(&s->write);
+}
+
+static int write_stopped(struct save *s)
+{
+	struct stopped *stopped = &s->stopped;
+	int rc;
+
+	s->write.items = &stopped->items;
+	s->write.source = stopped->source;
+	s->write.compatible = stopped->writers ? IMAGE_COMPATIBLE_WRITERS : 0;
+	if (stopped->opts.flags & TORPOR_STOP_BACKGROUND && stopped->copy)
+		return write_in_background(&s->write);
+	rc = write_pages(&s->write);
+	/* Nobody stands still for the flush. */
 	if (!rc)
-		rc = run(s);
+		rc = stopped_go(stopped);
+	return rc ? rc : write_commit(&s->write);
+}
+
+static int save_stopped(struct save *s, const char *const *sources, size_t n, const char *image)
+{
+	struct torpor *ctx = s->write.ctx;
+	struct stopped *stopped = &s->stopped;
+	int rc;
+
+	stopped->ctx = ctx;
+	stopped->sources = sources;
+	stopped->n_sources = n;
+	stopped->image = image;
+	stopped->image_flags = s->write.opts.flags;
+	stopped->image_fd = s->write.opts.image_fd;
+	stopped->threads = s->write.threads;
+	stopped->scan.skip_special = s->write.opts.flags & TORPOR_SKIP_SPECIAL;
+	stopped->scan.warnings = ctx->warnings;
+	rc = options_take(&stopped->opts, sizeof(stopped->opts), s->write.opts.stop, &ctx->e);
 	if (!rc)
-		rc = image_writer_finish(s->writer, &s->totals, e);
+		rc = stopped_prepare(stopped);
 	if (!rc)
-		rc = context_cancelled(s->ctx);
+		rc = write_open(&s->write, image);
 	if (!rc)
-		rc = glue_commit(s->store, image_writer_header(s->writer), s->totals.image_bytes, e);
-	return rc;
+		write_reserve(&s->write, stopped->expected_bytes);
+	if (!rc)
+		rc = guard_hold(TORPOR_GUARD_AUTO, &s->guard, s->guard_reason, sizeof(s->guard_reason), &ctx->e);
+	if (!rc)
+		rc = stopped_take(stopped);
+	if (stopped->copy)
+		guard_release(&s->guard);
+	return rc ? rc : write_stopped(s);
 }
 
 static void cleanup(struct save *s)
 {
-	image_writer_free(s->writer);
-	store_free(s->store);
+	guard_release(&s->guard);
+	stopped_free(&s->stopped);
+	write_cleanup(&s->write);
 	memory_source_free(s->source);
-	free(s->segments);
 	memory_items_free(&s->items);
+}
+
+static void fill_report(const struct save *s, struct torpor_report *report)
+{
+	write_report(&s->write, report);
+	if (!s->write.opts.stop)
+		return;
+	stopped_report(&s->stopped, report);
+	report->guard_held = !s->guard_reason[0];
+	snprintf(report->guard_reason, sizeof(report->guard_reason), "%s", s->guard_reason);
 }
 
 API int torpor_save(struct torpor *ctx, const char *const *sources, size_t n_sources,
 		    const char *image, const struct torpor_save_opts *opts,
 		    struct torpor_report *ret_report)
 {
-	struct save s = {.ctx = ctx};
+	struct save s = {.guard = -1};
 	struct torpor_report report = {.size = sizeof(report)};
 	uint64_t wall = clock_mono_ns(), cpu = clock_cpu_ns();
 	int rc;
 
 	context_begin(ctx);
-	rc = options_take(&s.opts, sizeof(s.opts), opts, &ctx->e);
+	rc = options_check_result(ret_report, &ctx->e);
 	if (!rc)
-		rc = check_options(&s, image);
-	if (!rc) {
-		rc = save(&s, sources, n_sources, image);
-		cleanup(&s);
-	}
+		rc = write_options(&s.write, ctx, opts, image);
+	if (!rc)
+		rc = s.write.opts.stop ? save_stopped(&s, sources, n_sources, image)
+				       : save_files(&s, sources, n_sources, image);
+	if (!rc)
+		fill_report(&s, &report);
+	cleanup(&s);
 	if (rc < 0)
 		return context_end(ctx, err_wrap(&ctx->e, rc, "cannot save to %s", image ? image : "the stream"));
-	report_totals(&report, &s.totals);
 	report.wall_ns = clock_mono_ns() - wall;
 	report.cpu_ns = clock_cpu_ns() - cpu;
-	report.threads = s.threads;
-	report.level = s.plan.level;
-	snprintf(report.codec, sizeof(report.codec), "%s", s.plan.codec->name);
-	return options_give(ret_report, &report, sizeof(report));
+	return options_give(ret_report, &report, sizeof(report), &ctx->e);
 }

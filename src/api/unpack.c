@@ -84,17 +84,10 @@ static int unpack(struct unpack_plan *plan, struct unpack_worker *w, const struc
 	return rc;
 }
 
-/* The index tiles every segment; so do the chunks when each is the one that the index tells of. */
-static bool is_indexed(const struct image_chunk *chunk, const struct unpack_record *record)
-{
-	return chunk->entry.hash == record->hash && chunk->entry.segment == record->segment &&
-	       chunk->entry.first_page == record->first_page && chunk->entry.pages == record->pages;
-}
-
 int unpack_records(struct unpack_plan *plan, struct unpack_worker *w, const struct unpack_job *job,
 		   struct err *e)
 {
-	struct image_chunk chunk = {.codec = CODEC_NONE};
+	struct image_chunk chunk;
 	unsigned int i;
 
 	for (i = 0; i < job->n_records; i++) {
@@ -102,7 +95,8 @@ int unpack_records(struct unpack_plan *plan, struct unpack_worker *w, const stru
 		int rc = image_chunk_parse(w->in + record->at, record->bytes, record->offset, plan->frame,
 					   &chunk, e);
 
-		if (!rc && job->indexed && !is_indexed(&chunk, record))
+		/* The index tiles every segment; so do the chunks when each is the one that the index tells of. */
+		if (!rc && job->indexed && !image_entry_same(&record->told, &chunk.entry))
 			rc = image_chunk_wrap(&chunk, err_set(e, -EBADMSG, "it is not the one that the index tells of"), e);
 		if (!rc)
 			rc = unpack(plan, w, &chunk, e);
@@ -111,7 +105,5 @@ int unpack_records(struct unpack_plan *plan, struct unpack_worker *w, const stru
 		atomic_fetch_add_explicit(plan->done_bytes, chunk.entry.pages * chunk.seg->page_bytes,
 					  memory_order_relaxed);
 	}
-	if (job->n_records)
-		atomic_store_explicit(&plan->last_codec, chunk.codec, memory_order_relaxed);
 	return 0;
 }

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "image/chunk.h"
+#include "image/tile.h"
 #include "memory/target.h"
 
 /* Records of a job: read together, of about UNPACK_BYTES, or a single larger one. */
@@ -17,16 +17,14 @@
 struct unpack_record {
 	uint32_t at, bytes; /* in the buffer */
 	uint64_t offset;    /* in the image */
-	/* What the index tells; only when `indexed`. */
-	uint64_t hash, first_page, pages;
-	uint32_t segment;
+	struct image_entry told; /* by the index; only when `indexed` */
 };
 
 struct unpack_job {
 	uint64_t offset; /* of all of them in the image */
 	uint32_t bytes;
 	unsigned int n_records;
-	bool indexed; /* `hash` is known, and the records are still to be read */
+	bool indexed; /* the index told of the records, and they are still to be read */
 	struct unpack_record records[UNPACK_RECORDS_MAX];
 };
 
@@ -35,7 +33,6 @@ struct unpack_plan {
 	const struct image_frame *frame;
 	struct memory_target *target; /* NULL: only check */
 	_Atomic uint64_t *done_bytes;
-	_Atomic uint32_t last_codec;
 };
 
 struct unpack_worker {

@@ -26,7 +26,7 @@ API int torpor_verify(struct torpor *ctx, const char *image, const struct torpor
 	int rc;
 
 	context_begin(ctx);
-	rc = load_open(&l, image, opts, true);
+	rc = load_open(&l, image, opts, ret_report, true);
 	if (!rc)
 		rc = load_run(&l);
 	if (!rc)

@@ -14,6 +14,17 @@ static inline uint64_t clock_read_ns(clockid_t id)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* As nanoseconds, which reach from 1677 to 2262: what lies beyond is INT64_MIN or INT64_MAX. */
+static inline int64_t clock_timespec_ns(const struct timespec *ts)
+{
+	int64_t ns;
+
+	if (__builtin_mul_overflow((int64_t)ts->tv_sec, (int64_t)1000000000, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)ts->tv_nsec, &ns))
+		return ts->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
+}
+
 /* Wall time since some moment in the past; never goes back. */
 static inline uint64_t clock_mono_ns(void)
 {

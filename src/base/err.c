@@ -15,6 +15,7 @@ int err_set(struct err *e, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	e->system = 0;
 	return code;
 }
 
@@ -29,6 +30,7 @@ int err_sys(struct err *e, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	e->system = code;
 	used = strlen(e->text);
 	snprintf(e->text + used, sizeof(e->text) - used, ": %s",
 		 strerror_r(-code, reason, sizeof(reason)));

@@ -19,6 +19,7 @@
 /* One message; owned by whoever runs the operation, used by one thread at a time. */
 struct err {
 	char text[ERR_TEXT_BYTES];
+	int system; /* the code, when the message is the system's (err_sys()); else 0 */
 };
 
 /* Sets the message; returns `code` (a negative errno).  `e` may be NULL. */

@@ -54,8 +54,15 @@ struct codec {
 	void (*state_free)(struct codec_state *state); /* accepts NULL */
 
 	/*
+	 * Keeps what the state takes for compressing chunks of up to `raw_bytes` within
+	 * `memory_bytes`, at the cost of ratio where the level wants more.  Called before the
+	 * first compress, or not at all.  NULL when no level takes more than 256 KiB.
+	 */
+	int (*limit)(struct codec_state *state, size_t raw_bytes, size_t memory_bytes);
+
+	/*
 	 * Compresses `src` into at most `dst_bytes` and sets *ret_bytes.  The result depends on
-	 * `src` and the level alone, not on what the state did before.  -ENOSPC when it does
+	 * `src`, the level and limit() alone, not on what the state did before.  -ENOSPC when it does
 	 * not fit (the caller then stores the chunk as it is; `dst` holds anything); never
 	 * writes beyond `dst_bytes`.  -EINVAL for a raw size out of range.  -ENOMEM from zstd
 	 * alone, whose tables grow at the first chunk of a size; -EIO when the library fails

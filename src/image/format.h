@@ -20,6 +20,10 @@
 #define IMAGE_FOOTER_BYTES 64
 #define IMAGE_RECORD_MAGIC 0x43455254u /* "TREC" */
 
+/* Compatible features: what a reader need not understand. */
+#define IMAGE_COMPATIBLE_WRITERS ((uint64_t)1 << 0) /* processes that could write were not stopped */
+#define IMAGE_COMPATIBLE_KNOWN IMAGE_COMPATIBLE_WRITERS
+
 #define IMAGE_CHUNK_MIN_BYTES 4096u
 #define IMAGE_CHUNK_MAX_BYTES (1u << 20)
 #define IMAGE_CHUNK_DEFAULT_BYTES (128u << 10)

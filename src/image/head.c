@@ -79,7 +79,7 @@ int image_header_decode(const void *buf, struct image_header *ret, struct err *e
 	    h.chunk_bytes < IMAGE_CHUNK_MIN_BYTES || h.chunk_bytes > IMAGE_CHUNK_MAX_BYTES ||
 	    !num_is_pow2(h.chunk_bytes))
 		return err_set(e, -EBADMSG, "header (offset 0): impossible version, length or chunk size");
-	if (!h.compatible && !image_all_zero(at + 80, HEADER_HASH_AT - 80))
+	if (!(h.compatible & ~IMAGE_COMPATIBLE_KNOWN) && !image_all_zero(at + 80, HEADER_HASH_AT - 80))
 		return err_set(e, -EBADMSG, "header (offset 0): reserved field is not zero");
 	*ret = h;
 	return 0;

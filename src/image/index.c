@@ -39,6 +39,15 @@ void image_entry_decode(const void *buf, struct image_entry *ret)
 	};
 }
 
+bool image_entry_same(const struct image_entry *told, const struct image_entry *seen)
+{
+	uint8_t a[IMAGE_ENTRY_BYTES], b[IMAGE_ENTRY_BYTES];
+
+	image_entry_encode(a, told);
+	image_entry_encode(b, seen);
+	return !memcmp(a, b, sizeof(a));
+}
+
 int image_index_check(void *record, const struct image_record *head, uint64_t offset,
 		      uint32_t *ret_count, struct err *e)
 {

@@ -10,6 +10,9 @@
 
 #define NO_BLOCK UINT64_MAX
 
+/* The root is read in pieces; whole entries of its list. */
+#define ROOT_PIECE_BLOCKS ((uint64_t)MIB(1) / IMAGE_ROOT_BLOCK_BYTES)
+
 struct image_reader {
 	struct image_input input;
 	struct image_header header;
@@ -73,78 +76,129 @@ static int read_segments(struct image_reader *r, const struct block *b, struct e
 	return rc < 0 ? rc : image_segments_add(&r->segments, buf, b->bytes, r->header.chunk_bytes, e);
 }
 
+static int bad_list(const struct image_reader *r, struct err *e)
+{
+	return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": its list of blocks is damaged", r->footer.root_offset);
+}
+
 /* Where blocks may lie and in which order they stand. */
-static int check_block(const struct image_reader *r, const struct block *b, const struct block *last,
-		       struct err *e)
+static bool block_fits(const struct image_reader *r, const struct block *b, const struct block *last)
 {
 	bool order = b->type == last->type ? b->segment > last->segment ||
 						     (b->segment == last->segment && b->first_page > last->first_page)
 					   : last->type != IMAGE_INDEX;
 
-	if (b->type == IMAGE_SEGMENTS && (b->segment != r->segments.count || b->first_page))
-		order = false;
-	if ((b->type != IMAGE_SEGMENTS && b->type != IMAGE_INDEX) || !order || b->reserved ||
-	    b->offset < IMAGE_HEADER_BYTES || b->bytes < IMAGE_INDEX_HEAD_BYTES ||
-	    b->bytes > IMAGE_BLOCK_MAX_BYTES || b->offset > r->footer.root_offset ||
-	    b->bytes > r->footer.root_offset - b->offset)
-		return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": its list of blocks is damaged",
-			       r->footer.root_offset);
+	return (b->type == IMAGE_SEGMENTS || b->type == IMAGE_INDEX) && order && !b->reserved &&
+	       b->offset >= IMAGE_HEADER_BYTES && b->bytes >= IMAGE_INDEX_HEAD_BYTES &&
+	       b->bytes <= IMAGE_BLOCK_MAX_BYTES && b->offset <= r->footer.root_offset &&
+	       b->bytes <= r->footer.root_offset - b->offset;
+}
+
+/* Grows the root by `bytes` from the file. */
+static int read_piece(struct image_reader *r, uint64_t used, uint64_t bytes, XXH3_state_t *whole, struct err *e)
+{
+	uint8_t *root = realloc(r->root, used + bytes);
+	int rc;
+
+	if (!root)
+		return err_sys(e, -ENOMEM, "cannot read the root of %" PRIu64 " bytes", r->footer.root_bytes);
+	r->root = root;
+	rc = r->input.read_at(r->input.ctx, root + used, bytes, r->footer.root_offset + used, e);
+	if (!rc)
+		XXH3_128bits_update(whole, root + used, bytes);
+	return rc;
+}
+
+/*
+ * Each piece of the list is looked at before there is memory for the next, twice as large: a file may be as long as it likes, and
+ * all of it a hole, but each block in the list takes its 40 bytes on the disk.
+ */
+static int read_list(struct image_reader *r, XXH3_state_t *whole, struct err *e)
+{
+	uint64_t left = num_get64(r->root + 112), done = 0, n, end;
+	struct block last = {.type = 0};
+	int rc;
+
+	for (; left; left -= n) {
+		uint64_t used = IMAGE_ROOT_HEAD_BYTES + done * IMAGE_ROOT_BLOCK_BYTES;
+
+		n = num_min(left, num_max(done, ROOT_PIECE_BLOCKS));
+		rc = read_piece(r, used, n * IMAGE_ROOT_BLOCK_BYTES, whole, e);
+		if (rc < 0)
+			return rc;
+		for (end = done + n; done < end; done++, used += IMAGE_ROOT_BLOCK_BYTES) {
+			struct block b = block_decode(r->root + used);
+
+			if (!block_fits(r, &b, &last))
+				return bad_list(r, e);
+			last = b;
+		}
+	}
+	return 0;
+}
+
+static int read_whole_root(struct image_reader *r, XXH3_state_t *whole, struct err *e)
+{
+	const struct image_footer *f = &r->footer;
+	struct image_record head;
+	XXH128_hash_t hash;
+	int rc = read_piece(r, 0, IMAGE_ROOT_HEAD_BYTES, whole, e);
+
+	if (rc < 0)
+		return rc;
+	rc = image_record_head(r->root, r->header.id, r->header.chunk_bytes, f->root_bytes, &head, e);
+	if (rc < 0)
+		return err_wrap(e, rc, "root at offset %" PRIu64, f->root_offset);
+	if (head.type != IMAGE_ROOT || head.bytes != f->root_bytes || num_get64(r->root + 120) ||
+	    num_get64(r->root + 104) != r->header.hash ||
+	    (f->root_bytes - IMAGE_ROOT_HEAD_BYTES) % IMAGE_ROOT_BLOCK_BYTES ||
+	    (f->root_bytes - IMAGE_ROOT_HEAD_BYTES) / IMAGE_ROOT_BLOCK_BYTES != num_get64(r->root + 112))
+		return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": it does not fit this image", f->root_offset);
+	rc = read_list(r, whole, e);
+	if (rc < 0)
+		return rc;
+	hash = XXH3_128bits_digest(whole);
+	if (hash.low64 != f->root_hash_low || hash.high64 != f->root_hash_high ||
+	    !image_record_sound(r->root, head.bytes, head.hash))
+		return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": hash differs", f->root_offset);
+	return 0;
+}
+
+static int read_root(struct image_reader *r, struct err *e)
+{
+	XXH3_state_t *whole = XXH3_createState();
+	int rc;
+
+	if (!whole)
+		return err_sys(e, -ENOMEM, "cannot read the root");
+	XXH3_128bits_reset(whole);
+	rc = read_whole_root(r, whole, e);
+	XXH3_freeState(whole);
+	if (rc < 0)
+		return rc;
+	image_totals_decode(r->root, &r->totals);
+	r->totals.image_bytes = r->footer.image_bytes;
 	return 0;
 }
 
 static int walk_blocks(struct image_reader *r, struct err *e)
 {
 	uint64_t i, n = num_get64(r->root + 112);
-	struct block last = {.type = 0};
 	int rc;
 
 	for (i = 0; i < n; i++) {
 		const uint8_t *at = r->root + IMAGE_ROOT_HEAD_BYTES + i * IMAGE_ROOT_BLOCK_BYTES;
 		struct block b = block_decode(at);
 
-		rc = check_block(r, &b, &last, e);
-		if (!rc && b.type == IMAGE_SEGMENTS)
-			rc = read_segments(r, &b, e);
+		if (b.type == IMAGE_SEGMENTS && (b.segment != r->segments.count || b.first_page))
+			return bad_list(r, e);
+		rc = b.type == IMAGE_SEGMENTS ? read_segments(r, &b, e) : 0;
 		if (rc < 0)
 			return rc;
 		if (b.type == IMAGE_INDEX && !r->n_index_blocks++)
 			r->index_blocks = at;
-		last = b;
 	}
 	return image_segments_seal(&r->segments, e);
-}
-
-static int read_root(struct image_reader *r, struct err *e)
-{
-	const struct image_footer *f = &r->footer;
-	struct image_record head;
-	XXH128_hash_t hash;
-	uint64_t blocks;
-	int rc;
-
-	r->root = malloc(f->root_bytes);
-	if (!r->root)
-		return err_sys(e, -ENOMEM, "cannot read the root of %" PRIu64 " bytes", f->root_bytes);
-	rc = r->input.read_at(r->input.ctx, r->root, f->root_bytes, f->root_offset, e);
-	if (rc < 0)
-		return rc;
-	hash = XXH3_128bits(r->root, f->root_bytes);
-	if (hash.low64 != f->root_hash_low || hash.high64 != f->root_hash_high)
-		return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": hash differs", f->root_offset);
-	rc = image_record_head(r->root, r->header.id, r->header.chunk_bytes, f->root_bytes, &head, e);
-	if (rc < 0)
-		return err_wrap(e, rc, "root at offset %" PRIu64, f->root_offset);
-	blocks = num_get64(r->root + 112);
-	if (head.type != IMAGE_ROOT || head.bytes != f->root_bytes || num_get64(r->root + 120) ||
-	    num_get64(r->root + 104) != r->header.hash ||
-	    !image_record_sound(r->root, head.bytes, head.hash) ||
-	    (f->root_bytes - IMAGE_ROOT_HEAD_BYTES) % IMAGE_ROOT_BLOCK_BYTES ||
-	    (f->root_bytes - IMAGE_ROOT_HEAD_BYTES) / IMAGE_ROOT_BLOCK_BYTES != blocks)
-		return err_set(e, -EBADMSG, "root at offset %" PRIu64 ": it does not fit this image",
-			       f->root_offset);
-	image_totals_decode(r->root, &r->totals);
-	r->totals.image_bytes = f->image_bytes;
-	return 0;
 }
 
 static int read_ends(struct image_reader *r, struct err *e)

@@ -30,6 +30,7 @@ int image_tile_add(struct image_tile *tile, const struct image_entry *entry, str
 	seg = &tile->frame->segments[tile->segment];
 	left = image_segment_pages(seg) - tile->next_page;
 	if (!entry->pages || entry->pages > left || entry->data_pages > entry->pages ||
+	    entry->data_pages > tile->frame->header->chunk_bytes / seg->page_bytes ||
 	    entry->zero_pages > entry->pages - entry->data_pages ||
 	    entry->unpreserved_pages > entry->pages - entry->data_pages - entry->zero_pages)
 		return err_set(e, -EBADMSG,

@@ -11,6 +11,9 @@
 void image_entry_encode(void *buf, const struct image_entry *entry);
 void image_entry_decode(const void *buf, struct image_entry *ret);
 
+/* Does INDEX tell the truth of a chunk?  All of it: what it hides would come back as a hole. */
+bool image_entry_same(const struct image_entry *told, const struct image_entry *seen);
+
 /*
  * Checks an INDEX record read at `offset`, its hash included, and tells how many entries it has;
  * entry i lies at IMAGE_INDEX_HEAD_BYTES + i * IMAGE_ENTRY_BYTES.  -EBADMSG.

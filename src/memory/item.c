@@ -10,6 +10,7 @@ static void item_free(const struct memory_item *item)
 	free(item->name);
 	free(item->origin);
 	free(item->link);
+	free(item->path);
 }
 
 int memory_items_add(struct memory_items *items, const struct memory_item *item, struct err *e)
@@ -28,6 +29,13 @@ int memory_items_add(struct memory_items *items, const struct memory_item *item,
 	items->list = list;
 	list[items->count++] = *item;
 	return 0;
+}
+
+void memory_items_remove(struct memory_items *items, uint64_t i)
+{
+	item_free(&items->list[i]);
+	items->count--;
+	memmove(&items->list[i], &items->list[i + 1], (items->count - i) * sizeof(*items->list));
 }
 
 void memory_items_free(struct memory_items *items)

@@ -25,9 +25,12 @@ struct memory_item {
 	uint32_t page_bytes, huge_page_bytes;
 	uint32_t mode, uid, gid;
 	int64_t mtime_ns;
+	uint64_t data_bytes; /* of a source: allocated */
+	uint64_t dev, ino; /* of a source: what tells a file from all others */
 	char *name;   /* "mc/mem": the root's name first */
-	char *origin; /* roots: the absolute path; else "" */
+	char *origin; /* roots: the absolute path, "" for memory without one; else "" */
 	char *link;   /* symlinks: their text; else "" */
+	char *path;   /* a source's root that is not opened by its origin: what to open; else NULL */
 };
 
 /* A growing list; items in it own their strings.  Zero it before use. */
@@ -38,6 +41,7 @@ struct memory_items {
 
 /* Appends; takes over the strings of `item` also on failure.  -ENOMEM. */
 int memory_items_add(struct memory_items *items, const struct memory_item *item, struct err *e);
+void memory_items_remove(struct memory_items *items, uint64_t i);
 void memory_items_free(struct memory_items *items);
 
 /* Warnings: kept until somebody asks; not thread-safe but for memory_warn() itself. */

@@ -3,7 +3,6 @@
  * Making the hidden folders and files of a target beside what they become, after checking that
  * nothing is in the way and that there is room.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -16,7 +15,7 @@
 #include "base/cleanup.h"
 #include "memory/target-priv.h"
 
-/* With more roots than this, each one would need a descriptor of its own. */
+/* With more roots than this, each one would need a descriptor of its own to have no name. */
 #define NAMELESS_ROOTS 4
 
 int place_path(const struct memory_target *t, uint64_t item, char *buf, size_t bytes)
@@ -27,6 +26,13 @@ int place_path(const struct memory_target *t, uint64_t item, char *buf, size_t b
 	if ((size_t)snprintf(buf, bytes, "%s%s", root->tmp, rest ? rest : "") >= bytes)
 		return -ENAMETOOLONG;
 	return 0;
+}
+
+const char *place_child(const struct memory_target *t, const struct root *root, uint64_t item)
+{
+	const char *slash = strchr(t->items->list[item].name, '/');
+
+	return slash && &t->roots[t->root_of[item]] == root && !strchr(slash + 1, '/') ? slash + 1 : NULL;
 }
 
 static int remember_made(struct memory_target *t, const char *path)
@@ -75,6 +81,62 @@ static bool origin_plain(const char *origin)
 	       !(n >= 2 && !strcmp(origin + n - 2, "/."));
 }
 
+/* Does a root go to this folder?  `dir` ends with a slash unless all roots go to one. */
+static bool goes_to(const struct root *root, const char *dir)
+{
+	size_t bytes = strlen(dir);
+
+	return root->path && !strncmp(root->path, dir, bytes) && !strchr(root->path + bytes, '/');
+}
+
+/*
+ * The folder to restore to: roots that go to the same one share it.  Without one for all it is
+ * that of the root before, since what was named together mostly lay together.
+ */
+static int open_folder(struct memory_target *t, struct root *root, const char *dir)
+{
+	const struct root *before = root;
+	int rc;
+
+	while (before-- > t->roots) {
+		if (!t->opts.to && (before->inside || !goes_to(before, dir)))
+			break;
+		if (before->inside)
+			continue;
+		root->parent = before->parent;
+		root->shares_parent = true;
+		root->fs = before->fs;
+		return 0;
+	}
+	/*
+	 * After a reboot the folders on tmpfs are gone too; one that the user names is theirs
+	 * to make.
+	 */
+	rc = t->opts.to ? 0 : make_folders(t, dir);
+	if (rc < 0)
+		return rc;
+	root->parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return root->parent < 0 ? -errno : os_filesystem_of(root->parent, &root->fs);
+}
+
+/* A folder that cannot be replaced is opened, to be filled. */
+static int open_inside(const struct memory_target *t, struct root *root)
+{
+	int fd;
+
+	if (t->items->list[root->first].kind != MEMORY_DIRECTORY || !occupied_stays(root->parent, root->name))
+		return 0;
+	fd = openat(root->parent, root->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOTDIR || errno == ELOOP ? 0 : -errno; /* a file can be a mount point, too */
+	if (!root->shares_parent)
+		close(root->parent);
+	root->parent = fd;
+	root->shares_parent = false;
+	root->inside = true;
+	return os_filesystem_of(fd, &root->fs);
+}
+
 static int open_parent(struct memory_target *t, struct root *root, struct err *e)
 {
 	const struct memory_item *item = &t->items->list[root->first];
@@ -90,72 +152,83 @@ static int open_parent(struct memory_target *t, struct root *root, struct err *e
 	if (!dir || asprintf(&root->path, "%s%s%s", dir, t->opts.to ? "/" : "", name) < 0)
 		return err_sys(e, -ENOMEM, "cannot restore %s", name);
 	snprintf(root->name, sizeof(root->name), "%s", name);
-	if (t->opts.to && root > t->roots) {
-		root->parent = root[-1].parent;
-		root->shares_parent = true;
-		root->fs = root[-1].fs;
-		return 0;
-	}
-	/* After a reboot the folders on tmpfs are gone too; one that the user names is theirs to make. */
-	rc = t->opts.to ? 0 : make_folders(t, dir);
-	if (!rc) {
-		root->parent = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		rc = root->parent < 0 ? -errno : os_filesystem_of(root->parent, &root->fs);
-	}
-	return rc < 0 ? err_sys(e, rc, "cannot restore to the folder %s", dir) : 0;
+	rc = open_folder(t, root, dir);
+	if (rc < 0)
+		return err_sys(e, rc, "cannot restore to the folder %s", dir);
+	rc = open_inside(t, root);
+	if (rc < 0)
+		return err_sys(e, rc, "cannot restore to the folder %s", root->path);
+	os_hidden_tidy(root->parent, root->name);
+	return occupied_check(t, root, e);
 }
 
-static int check_absent(const struct memory_target *t, const struct root *root, struct err *e)
-{
-	struct stat st;
-
-	if (!t->opts.force && fstatat(root->parent, root->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return err_sys(e, -EEXIST, "cannot restore %s", root->path);
-	return 0;
-}
-
-/* Old and new have to fit for a moment: the old one is still there when the new one is complete. */
+/*
+ * Old and new have to fit for a moment: the old one is still there when the new one is
+ * complete.
+ */
 static int check_room(const struct memory_target *t, struct err *e)
 {
-	const struct os_filesystem *fs = &t->roots[0].fs;
+	uint64_t i, need = t->opts.data_bytes + t->rounding_bytes;
+	struct os_filesystem fs;
 	struct stat first, st;
-	uint64_t i;
 
-	if (!t->opts.data_bytes || !t->n_roots || !fs->free_known)
+	/* Looked at now: what killed loads left behind is gone. */
+	if (!t->opts.data_bytes || !t->n_roots || os_filesystem_of(t->roots[0].parent, &fs) < 0 || !fs.free_known)
 		return 0;
-	/* Only the sum is known, so it says something only where all goes to one file system. */
+	/*
+	 * Only the sum is known, so it says something only where all goes to one file system.
+	 */
 	for (i = 0; i < t->n_roots; i++) {
 		if (fstat(t->roots[i].parent, i ? &st : &first) < 0 || (i && st.st_dev != first.st_dev))
 			return 0;
 	}
-	if (fs->free_bytes >= t->opts.data_bytes)
+	if (fs.free_bytes >= need)
 		return 0;
 	return err_set(e, -ENOSPC,
 		       "not enough room for %s: it needs %" PRIu64 " bytes, and %" PRIu64 " are free%s",
-		       t->roots[0].path, t->opts.data_bytes, fs->free_bytes,
+		       t->roots[0].path, need, fs.free_bytes,
 		       t->opts.force ? " (what it replaces is kept until it is complete)" : "");
 }
 
-static int make_file(struct memory_target *t, struct root *root, const struct memory_item *item,
-		     const char *path)
+/* Below a root, or a root without a lock. */
+static int make_entry(const struct root *root, const struct memory_item *item, const char *path, int *ret_fd)
 {
-	bool is_root = item == &t->items->list[root->first];
-	int fd = -1, rc = 0;
-
-	if (is_root && t->n_roots <= NAMELESS_ROOTS) {
-		fd = openat(root->parent, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-		root->nameless = fd;
-		if (fd >= 0)
-			root->tmp[0] = '\0';
+	switch (item->kind) {
+	case MEMORY_DIRECTORY:
+		return mkdirat(root->parent, path, 0700) < 0 ? -errno : 0;
+	case MEMORY_SYMLINK:
+		return symlinkat(item->link, root->parent, path) < 0 ? -errno : 0;
+	default:
+		*ret_fd = openat(root->parent, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		return *ret_fd < 0 ? -errno : 0;
 	}
-	if (fd < 0)
-		fd = openat(root->parent, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return -errno;
-	if (item->bytes && ftruncate(fd, (off_t)item->bytes) < 0)
-		rc = -errno;
-	if (fd != root->nameless)
-		close(fd);
+}
+
+/* *ret_fd is the root's own to close. */
+static int make_root(const struct memory_target *t, struct root *root, const struct memory_item *item, int *ret_fd)
+{
+	bool locked = root - t->roots < LOCKED_ROOTS;
+	int rc;
+
+	if (item->kind == MEMORY_FILE && t->n_roots <= NAMELESS_ROOTS) {
+		root->nameless = openat(root->parent, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		*ret_fd = root->nameless;
+		if (root->nameless >= 0) {
+			os_hidden_lock(root->nameless); /* it may get a hidden name on its way to its own */
+			return 0;
+		}
+	}
+	if (item->kind == MEMORY_DIRECTORY && (locked || root->inside))
+		return os_hidden_folder(root->parent, root->name, root->tmp, &root->lock);
+	if (item->kind == MEMORY_FILE && locked) {
+		rc = os_hidden_file(root->parent, root->name, root->tmp, &root->lock);
+		*ret_fd = root->lock;
+		return rc;
+	}
+	tmpname_make(root->name, TMPNAME_LOOSE, root->tmp);
+	rc = make_entry(root, item, root->tmp, ret_fd);
+	if (rc < 0)
+		root->tmp[0] = '\0';
 	return rc;
 }
 
@@ -164,18 +237,20 @@ static int make_item(struct memory_target *t, uint64_t i)
 	struct root *root = &t->roots[t->root_of[i]];
 	const struct memory_item *item = &t->items->list[i];
 	char path[PATH_MAX];
-	int rc = place_path(t, i, path, sizeof(path));
+	int fd = -1, rc;
 
-	if (rc < 0)
-		return rc;
-	switch (item->kind) {
-	case MEMORY_DIRECTORY:
-		return mkdirat(root->parent, path, 0700) < 0 ? -errno : 0;
-	case MEMORY_SYMLINK:
-		return symlinkat(item->link, root->parent, path) < 0 ? -errno : 0;
-	default:
-		return make_file(t, root, item, path);
+	if (root->first == i) {
+		rc = make_root(t, root, item, &fd);
+	} else {
+		rc = place_path(t, i, path, sizeof(path));
+		if (!rc)
+			rc = make_entry(root, item, path, &fd);
 	}
+	if (!rc && fd >= 0 && item->bytes && ftruncate(fd, (off_t)item->bytes) < 0)
+		rc = -errno;
+	if (fd >= 0 && fd != root->nameless && fd != root->lock)
+		close(fd);
+	return rc;
 }
 
 /* Which items belong to which root: a folder's follow it, but hostile images may mix them. */
@@ -207,27 +282,29 @@ int place_all(struct memory_target *t, struct err *e)
 	int rc = 0;
 
 	find_roots(t);
-	for (i = 0; i < t->n_roots && !rc; i++) {
+	for (i = 0; i < t->n_roots && !rc; i++)
 		rc = open_parent(t, &t->roots[i], e);
-		if (!rc)
-			rc = check_absent(t, &t->roots[i], e);
-	}
+	if (!rc)
+		rc = fill_plan(t, e);
 	if (!rc)
 		rc = check_room(t, e);
 	for (i = 0; i < t->items->count && !rc; i++) {
-		struct root *root = &t->roots[t->root_of[i]];
-
-		if (root->first == i) {
-			stale_remove(root);
-			tmpname_make(root->name, root->tmp);
-		}
 		rc = make_item(t, i);
-		if (!rc && root->first == i && root->tmp[0])
-			root->lock = stale_lock(root);
 		if (rc < 0)
-			err_sys(e, rc, "cannot make %s for %s", t->items->list[i].name, root->path);
+			err_sys(e, rc, "cannot make %s for %s", t->items->list[i].name,
+				t->roots[t->root_of[i]].path);
 	}
 	return rc;
+}
+
+void place_remove(const struct memory_target *t, struct root *root)
+{
+	int rc = os_hidden_remove(root->parent, root->tmp);
+
+	if (rc < 0 && root->named)
+		memory_warn(t->opts.warnings, "%s: what was replaced could not be removed (%s): %s", root->path, root->tmp,
+			    strerror(-rc));
+	root->tmp[0] = '\0';
 }
 
 void place_undo(struct memory_target *t)
@@ -240,11 +317,13 @@ void place_undo(struct memory_target *t)
 
 		all_named = all_named && root->named;
 		if (root->tmp[0] && root->parent >= 0)
-			remove_tree(root->parent, root->tmp);
+			place_remove(t, root);
 		if (root->nameless >= 0)
 			close(root->nameless);
 		if (root->lock >= 0)
 			close(root->lock);
+		if (root->old >= 0)
+			close(root->old);
 		if (root->parent >= 0 && !root->shares_parent)
 			close(root->parent);
 		free(root->path);

@@ -10,15 +10,27 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/num.h"
 #include "memory/source.h"
 #include "os/filesystem.h"
 
 #define DEPTH_MAX 512 /* as deep as descriptors reach anyway */
 
+/* Smaller blocks are no huge pages. */
+#define HUGE_MIN_BYTES MIB(2)
+
 struct scan {
 	const struct memory_scan_opts *opts;
 	struct memory_items *items;
+	uint64_t huge_dev; /* the file system that was asked last for its huge pages */
+	uint32_t huge_page_bytes;
+};
+
+/* One of the sources.  The name points into the path. */
+struct source {
+	char *origin;
+	const char *name;
 };
 
 static const char *special_name(mode_t mode)
@@ -37,7 +49,33 @@ static char *read_link(int dir, const char *name)
 	return strndup(buf, (size_t)n);
 }
 
-static int add_item(struct scan *scan, const struct stat *st, const char *name, const char *origin,
+/* Of a file on hugetlbfs; a tmpfs may have blocks as large. */
+static uint32_t huge_page_bytes(struct scan *scan, const struct stat *st, int dir, const char *entry)
+{
+	CLEANUP_CLOSE int fd = -1;
+	struct os_filesystem fs;
+
+	if (!S_ISREG(st->st_mode) || (uint64_t)st->st_blksize < HUGE_MIN_BYTES)
+		return 0;
+	if (scan->huge_dev != st->st_dev) {
+		fd = openat(dir, entry, O_PATH | O_CLOEXEC);
+		scan->huge_page_bytes = fd >= 0 && os_filesystem_of(fd, &fs) == 0 ? fs.huge_page_bytes : 0;
+		scan->huge_dev = st->st_dev;
+	}
+	return scan->huge_page_bytes;
+}
+
+static int64_t mtime_ns(const struct scan *scan, const struct stat *st, const char *name)
+{
+	int64_t ns = clock_timespec_ns(&st->st_mtim);
+
+	if (ns == INT64_MIN || ns == INT64_MAX)
+		memory_warn(scan->opts->warnings, "%s: its time is %s than an image can tell, and was made the %s one",
+			    name, ns < 0 ? "earlier" : "later", ns < 0 ? "first" : "last");
+	return ns;
+}
+
+static int add_item(struct scan *scan, const struct stat *st, uint32_t huge_bytes, const char *name, const char *origin,
 		    char *link, struct err *e)
 {
 	struct memory_item item = {
@@ -46,12 +84,14 @@ static int add_item(struct scan *scan, const struct stat *st, const char *name, 
 					       : MEMORY_FILE,
 		.bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_size : 0,
 		.page_bytes = MEMORY_PAGE_BYTES,
-		/* Of files, hugetlbfs alone has blocks this large. */
-		.huge_page_bytes = S_ISREG(st->st_mode) && st->st_blksize >= (2 << 20) ? (uint32_t)st->st_blksize : 0,
+		.huge_page_bytes = huge_bytes,
 		.mode = st->st_mode & 07777,
 		.uid = st->st_uid,
 		.gid = st->st_gid,
-		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+		.data_bytes = S_ISREG(st->st_mode) ? (uint64_t)st->st_blocks * 512 : 0,
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.mtime_ns = mtime_ns(scan, st, name),
 		.name = strdup(name),
 		.origin = strdup(origin),
 		.link = link ? link : strdup(""),
@@ -125,7 +165,7 @@ static int scan_entry(struct scan *scan, int dir, const char *entry, const char 
 		if (!link)
 			return err_sys(e, errno ? -errno : -ENAMETOOLONG, "cannot read the symlink %s", name);
 	}
-	rc = add_item(scan, &st, name, origin, link, e);
+	rc = add_item(scan, &st, huge_page_bytes(scan, &st, dir, entry), name, origin, link, e);
 	if (rc < 0 || !S_ISDIR(st.st_mode))
 		return rc;
 	fd = openat(dir, entry, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (*origin ? 0 : O_NOFOLLOW));
@@ -166,49 +206,75 @@ static int scan_folder(struct scan *scan, int dir, const char *name, unsigned in
 	return rc;
 }
 
-/* The absolute path of a source and the name it gets.  The name points into the path. */
-static int resolve(const char *path, char **ret_origin, const char **ret_name, struct err *e)
+/* The absolute path of a source and the name it gets. */
+static int resolve(const char *path, struct source *ret, struct err *e)
 {
 	char *origin = realpath(path, NULL);
 
 	if (!origin)
 		return err_sys(e, -errno, "cannot find %s", path);
-	*ret_name = strrchr(origin, '/') + 1;
-	if (!**ret_name) {
-		free(origin);
-		return err_set(e, -EINVAL, "the root folder cannot be saved");
+	*ret = (struct source){origin, strrchr(origin, '/') + 1};
+	return *ret->name ? 0 : err_set(e, -EINVAL, "the root folder cannot be saved");
+}
+
+static int by_source_name(const void *a, const void *b)
+{
+	const struct source *x = *(struct source *const *)a, *y = *(struct source *const *)b;
+	int order = strcmp(x->name, y->name);
+
+	return order ? order : (x > y) - (x < y);
+}
+
+static int check_names(const struct source *sources, size_t n, struct err *e)
+{
+	CLEANUP_FREE const struct source **sorted = calloc(n, sizeof(*sorted));
+	size_t i;
+
+	if (!sorted)
+		return err_sys(e, -ENOMEM, "cannot hold %zu sources", n);
+	for (i = 0; i < n; i++)
+		sorted[i] = &sources[i];
+	qsort(sorted, n, sizeof(*sorted), by_source_name);
+	for (i = 1; i < n; i++) {
+		if (!strcmp(sorted[i - 1]->name, sorted[i]->name))
+			return err_set(e, -EINVAL, "two sources are named \"%s\": %s and %s; save them apart",
+				       sorted[i]->name, sorted[i - 1]->origin, sorted[i]->origin);
 	}
-	*ret_origin = origin;
 	return 0;
+}
+
+static int scan_sources(const struct source *sources, size_t n, const struct memory_scan_opts *opts,
+			struct memory_items *ret, struct err *e)
+{
+	struct memory_items items = {.count = 0};
+	struct scan scan = {.opts = opts, .items = &items};
+	size_t i;
+	int rc = check_names(sources, n, e);
+
+	for (i = 0; i < n && !rc; i++)
+		rc = scan_entry(&scan, AT_FDCWD, sources[i].origin, sources[i].name, sources[i].origin, 0, e);
+	if (rc < 0)
+		memory_items_free(&items);
+	else
+		*ret = items;
+	return rc;
 }
 
 int memory_scan(const char *const *paths, size_t n, const struct memory_scan_opts *opts,
 		struct memory_items *ret, struct err *e)
 {
-	struct memory_items items = {.count = 0};
-	struct scan scan = {.opts = opts, .items = &items};
-	uint64_t j;
+	struct source *sources = calloc(n + 1, sizeof(*sources));
 	size_t i;
-	int rc = n ? 0 : err_set(e, -EINVAL, "no sources");
+	int rc = !sources ? err_sys(e, -ENOMEM, "cannot hold %zu sources", n)
+		 : n	  ? 0
+			  : err_set(e, -EINVAL, "no sources");
 
-	for (i = 0; i < n && !rc; i++) {
-		CLEANUP_FREE char *origin = NULL;
-		const char *name = "";
-
-		rc = resolve(paths[i], &origin, &name, e);
-		for (j = 0; !rc && j < items.count; j++) {
-			if (!strcmp(items.list[j].name, name))
-				rc = err_set(e, -EINVAL,
-					     "two sources are named \"%s\": %s and %s; save them apart", name,
-					     items.list[j].origin, origin);
-		}
-		if (!rc)
-			rc = scan_entry(&scan, AT_FDCWD, origin, name, origin, 0, e);
-	}
-	if (rc < 0) {
-		memory_items_free(&items);
-		return rc;
-	}
-	*ret = items;
-	return 0;
+	for (i = 0; i < n && !rc; i++)
+		rc = resolve(paths[i], &sources[i], e);
+	if (!rc)
+		rc = scan_sources(sources, n, opts, ret, e);
+	for (i = 0; sources && i < n; i++)
+		free(sources[i].origin);
+	free(sources);
+	return rc;
 }

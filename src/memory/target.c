@@ -97,7 +97,7 @@ static int start(struct memory_target *t, struct err *e)
 		return err_sys(e, -ENOMEM, "cannot restore %llu files", (unsigned long long)items->count);
 	}
 	for (i = 0; i < t->n_roots; i++)
-		t->roots[i].parent = t->roots[i].nameless = t->roots[i].lock = -1;
+		t->roots[i].parent = t->roots[i].nameless = t->roots[i].lock = t->roots[i].old = -1;
 	return place_all(t, e);
 }
 
@@ -134,9 +134,14 @@ static void close_files(struct memory_target *t)
 
 int memory_target_commit(struct memory_target *t, struct err *e)
 {
+	int rc;
+
 	close_files(t);
 	name_metadata(t);
-	return name_all(t, e);
+	rc = name_all(t, e);
+	if (!rc)
+		name_finish(t);
+	return rc;
 }
 
 void memory_target_free(struct memory_target *t)
@@ -144,6 +149,7 @@ void memory_target_free(struct memory_target *t)
 	if (!t)
 		return;
 	close_files(t);
+	fill_plan_free(t);
 	place_undo(t);
 	if (t->uffd >= 0)
 		close(t->uffd);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Where memory goes to.  Everything is built under hidden names beside the targets; commit gives
- * metadata and names to all of it, or, when something fails, to none.
+ * Where memory goes to.  Everything is built under hidden names beside the targets; commit
+ * gives metadata and names to all of it, or, when something fails, to none.  A folder that
+ * cannot be replaced, since it is a mount point, stays: what the image has in it is built and
+ * named in it, and what else lies there is left alone.
  *
  * Pages are written by the fastest way the file allows (docs/design/load.md):
- *   tmpfs with huge pages   mapped, populated 2 MiB at a time, decoded in place
+ *   tmpfs with huge pages   where most of one is data: mapped, populated 2 MiB at a time, decoded in place
  *   tmpfs                   UFFDIO_COPY into a mapping
+ *   hugetlbfs               allocated, mapped and decoded in place
  *   anything else           pwrite(2); also whenever one of the above is refused
  */
 #ifndef TORPOR_MEMORY_TARGET_H
@@ -15,19 +18,33 @@
 
 #include "memory/item.h"
 
+/* Pages of a file of which so many have data. */
+struct memory_data {
+	uint64_t item, first_page, pages, data_pages;
+};
+
 struct memory_target_opts {
 	const char *to;      /* folder; NULL: where each root came from */
 	bool force;          /* replace what is there */
 	uint64_t data_bytes; /* that will be written, for a check of the room; 0: not known */
+	bool has_image;      /* image_fd is what is loaded: it must not lie in what is replaced */
+	int image_fd;
 	struct memory_warnings *warnings;
+	/*
+	 * Tells where all data will be, in order: 1: *ret is the next; 0: no more; negative: an error.  Asked where it matters, before
+	 * anything is made.  NULL: that is not known beforehand.
+	 */
+	int (*next_data)(void *ctx, struct memory_data *ret, struct err *e);
+	void *data_ctx;
 };
 
 struct memory_target;
 struct memory_target_file;
 
 /*
- * Makes hidden folders and files for all items, which are borrowed.  Names must have been checked: relative,
- * no `..`, parents first.  -EEXIST, -ENOSPC, with a message; nothing is left then.
+ * Makes hidden folders and files for all items, which are borrowed.  Names must have been
+ * checked: relative, no `..`, parents first.  -EEXIST, -EBUSY, -ENOSPC, with a message; nothing
+ * is left then.
  */
 int memory_target_new(const struct memory_items *items, const struct memory_target_opts *opts,
 		      struct memory_target **ret, struct err *e);

@@ -8,7 +8,8 @@
 /*
  * The next data at or after `offset` in a file of `bytes` bytes: [*ret_start, *ret_end).  Both are
  * `bytes` when only a hole is left.  A file system that cannot tell has data everywhere.  Finding an end
- * costs time in proportion to the extent on tmpfs, so keep what was found.  0 or a negative errno.
+ * costs time in proportion to the extent on tmpfs, so keep what was found.  A file that is shorter than
+ * `bytes` by now looks like one with a hole at its end: see to that where it matters.  0 or a negative errno.
  */
 int os_next_data(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret_start, uint64_t *ret_end);
 

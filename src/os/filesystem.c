@@ -3,14 +3,17 @@
 #include "os/filesystem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/num.h"
 
 /* Memory that can be had without swapping out, plus free swap; 0 when it is not told. */
@@ -83,4 +86,48 @@ int os_filesystem_of(int fd, struct os_filesystem *ret)
 	}
 	*ret = fs;
 	return 0;
+}
+
+bool os_is_mount_point(int dir, const char *name)
+{
+	struct statx st;
+
+	return statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE, &st) == 0 &&
+	       (st.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+}
+
+/* In place: "\040" is a blank, and the like. */
+static void unescape_octal(char *text)
+{
+	char *to = text;
+
+	while (*text) {
+		if (text[0] == '\\' && strspn(text + 1, "01234567") >= 3) {
+			*to++ = (char)((text[1] - '0') << 6 | (text[2] - '0') << 3 | (text[3] - '0'));
+			text += 4;
+		} else {
+			*to++ = *text++;
+		}
+	}
+	*to = '\0';
+}
+
+bool os_mounted_below(const char *path)
+{
+	CLEANUP_FREE char *real = realpath(path, NULL), *line = NULL;
+	FILE *f = real ? fopen("/proc/self/mountinfo", "re") : NULL;
+	size_t room = 0, bytes = real ? strlen(real) : 0;
+	bool below = false;
+
+	while (f && !below && getline(&line, &room, f) > 0) {
+		CLEANUP_FREE char *at = NULL;
+
+		if (sscanf(line, "%*u %*u %*s %*s %ms", &at) != 1)
+			continue;
+		unescape_octal(at);
+		below = !strncmp(at, real, bytes) && at[bytes] == '/';
+	}
+	if (f)
+		fclose(f);
+	return below;
 }

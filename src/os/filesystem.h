@@ -18,4 +18,10 @@ struct os_filesystem {
 /* 0 or a negative errno. */
 int os_filesystem_of(int fd, struct os_filesystem *ret);
 
+/* Is `name` in a folder the root of a mount?  Symlinks are not followed. */
+bool os_is_mount_point(int dir, const char *name);
+
+/* Is anything mounted below this folder, at any depth? */
+bool os_mounted_below(const char *path);
+
 #endif

@@ -10,6 +10,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/num.h"
+
+/* Younger than the headers of some systems that have the kernel for it. */
+#ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+#define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
+#endif
+#ifndef UFFD_FEATURE_WP_UNPOPULATED
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+
 int os_uffd_open(void)
 {
 	struct uffdio_api api = {.api = UFFD_API};
@@ -61,4 +74,119 @@ int os_uffd_copy(int fd, void *dst, const void *src, size_t bytes)
 			break;
 	}
 	return 0;
+}
+
+/* ---- write protection ---- */
+
+static int protect_descriptor(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), dev, rc;
+
+	if (fd >= 0)
+		return fd;
+	rc = -errno;
+	/* Who may open the device need not have the capability. */
+	dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (dev < 0)
+		return rc;
+	fd = ioctl(dev, USERFAULTFD_IOC_NEW, O_CLOEXEC | O_NONBLOCK);
+	rc = fd < 0 ? -errno : fd;
+	close(dev);
+	return rc;
+}
+
+int os_uffd_open_protect(struct os_uffd_can *ret_can)
+{
+	static const uint64_t wanted[] = {
+		UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM |
+			UFFD_FEATURE_WP_UNPOPULATED,
+		UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
+		UFFD_FEATURE_PAGEFAULT_FLAG_WP,
+	};
+	size_t i;
+
+	/* A kernel that does not know a feature refuses all of them. */
+	for (i = 0; i < ARRAY_LEN(wanted); i++) {
+		struct uffdio_api api = {.api = UFFD_API, .features = wanted[i]};
+		int fd = protect_descriptor(), code;
+
+		if (fd < 0)
+			return fd;
+		if (ioctl(fd, UFFDIO_API, &api) == 0) {
+			ret_can->shmem = wanted[i] & UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+			ret_can->missing = wanted[i] & UFFD_FEATURE_WP_UNPOPULATED;
+			return fd;
+		}
+		code = -errno;
+		close(fd);
+		if (code != -EINVAL)
+			return code;
+	}
+	return -EOPNOTSUPP;
+}
+
+int os_uffd_register_protect(int fd, const void *addr, size_t bytes)
+{
+	struct uffdio_register reg = {
+		.range = {.start = (uintptr_t)addr, .len = bytes},
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+
+	if (ioctl(fd, UFFDIO_REGISTER, &reg) < 0)
+		return -errno;
+	/* Zero pages can be put everywhere but into hugetlbfs, whose pages are not of 4 KiB. */
+	if (reg.ioctls & (1ull << _UFFDIO_WRITEPROTECT) &&
+	    reg.ioctls & (1ull << _UFFDIO_ZEROPAGE))
+		return 0;
+	os_uffd_unregister(fd, addr, bytes);
+	return -EOPNOTSUPP;
+}
+
+int os_uffd_unregister(int fd, const void *addr, size_t bytes)
+{
+	struct uffdio_range range = {.start = (uintptr_t)addr, .len = bytes};
+
+	if (ioctl(fd, UFFDIO_UNREGISTER, &range) < 0)
+		return -errno;
+	/* It wakes those who wait for a missing page, and nobody else. */
+	return os_uffd_wake(fd, addr, bytes);
+}
+
+int os_uffd_protect(int fd, const void *addr, size_t bytes, bool on)
+{
+	struct uffdio_writeprotect wp = {
+		.range = {.start = (uintptr_t)addr, .len = bytes},
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+
+	while (ioctl(fd, UFFDIO_WRITEPROTECT, &wp) < 0) {
+		/* EAGAIN: the mappings are being changed just now. */
+		if (errno != EAGAIN)
+			return -errno;
+	}
+	return 0;
+}
+
+int os_uffd_wake(int fd, const void *addr, size_t bytes)
+{
+	struct uffdio_range range = {.start = (uintptr_t)addr, .len = bytes};
+
+	return ioctl(fd, UFFDIO_WAKE, &range) < 0 ? -errno : 0;
+}
+
+int os_uffd_read_faults(int fd, uintptr_t *addrs, size_t max)
+{
+	struct uffd_msg msgs[16];
+	ssize_t got;
+	size_t i;
+	int n = 0;
+
+	got = read(fd, msgs, num_min(max, ARRAY_LEN(msgs)) * sizeof(msgs[0]));
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	for (i = 0; i < (size_t)got / sizeof(msgs[0]); i++) {
+		if (msgs[i].event == UFFD_EVENT_PAGEFAULT)
+			addrs[n++] = (uintptr_t)msgs[i].arg.pagefault.address;
+	}
+	return n;
 }

@@ -60,6 +60,17 @@ static bool neon_copy_unless_zero(void *dst, const void *src, size_t bytes)
 	return false;
 }
 
+/* Fetching ahead is left to the hardware. */
+static bool neon_is_zero_in_span(const void *page, size_t bytes, size_t behind)
+{
+	return neon_is_zero(page, bytes);
+}
+
+static bool neon_copy_unless_zero_in_span(void *dst, const void *src, size_t bytes, size_t behind)
+{
+	return neon_copy_unless_zero(dst, src, bytes);
+}
+
 static bool neon_is_supported(void)
 {
 	return true;
@@ -80,7 +91,8 @@ const struct page_path page_path_neon = {
 			.copy_unless_zero = neon_copy_unless_zero,
 		},
 	.is_supported = neon_is_supported,
-	.copy_unless_zero_unordered = neon_copy_unless_zero,
+	.is_zero_in_span = neon_is_zero_in_span,
+	.copy_unless_zero_in_span = neon_copy_unless_zero_in_span,
 	.order_stores = neon_order_stores,
 };
 

@@ -43,6 +43,17 @@ static bool generic_copy_unless_zero(void *dst, const void *src, size_t bytes)
 	return false;
 }
 
+/* Fetching ahead is left to the hardware. */
+static bool generic_is_zero_in_span(const void *page, size_t bytes, size_t behind)
+{
+	return generic_is_zero(page, bytes);
+}
+
+static bool generic_copy_unless_zero_in_span(void *dst, const void *src, size_t bytes, size_t behind)
+{
+	return generic_copy_unless_zero(dst, src, bytes);
+}
+
 static bool generic_is_supported(void)
 {
 	return true;
@@ -63,6 +74,7 @@ const struct page_path page_path_generic = {
 			.copy_unless_zero = generic_copy_unless_zero,
 		},
 	.is_supported = generic_is_supported,
-	.copy_unless_zero_unordered = generic_copy_unless_zero,
+	.is_zero_in_span = generic_is_zero_in_span,
+	.copy_unless_zero_in_span = generic_copy_unless_zero_in_span,
 	.order_stores = generic_order_stores,
 };

@@ -16,13 +16,18 @@ struct page_path {
 	bool (*is_supported)(void);
 
 	/*
-	 * ops.copy_unless_zero() without the ordering of its stores.  A span orders once, at
-	 * its end: a fence after every page waits each time until the write-combining buffers
-	 * are empty, which was measured to cost a third of the copy's speed.
+	 * ops.is_zero() and ops.copy_unless_zero() for a page of a span.  `behind` is how much of
+	 * the span lies behind the page: so far a path may fetch ahead.
+	 *
+	 * The copy's stores are not ordered.  A span orders once, at its end: a fence after every
+	 * page waits each time until the write-combining buffers are empty, which was measured to
+	 * cost a third of the copy's speed.
 	 */
-	bool (*copy_unless_zero_unordered)(void *dst, const void *src, size_t bytes);
+	bool (*is_zero_in_span)(const void *page, size_t bytes, size_t behind);
+	bool (*copy_unless_zero_in_span)(void *dst, const void *src, size_t bytes,
+					 size_t behind);
 
-	/* Makes up for that. */
+	/* Makes up for that: one call orders all that was copied before. */
 	void (*order_stores)(void);
 };
 

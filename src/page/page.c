@@ -95,16 +95,22 @@ const struct page_ops *const *page_ops_all(void)
 
 size_t page_span_find_zero(const void *src, size_t pages, size_t page_bytes, uint64_t *ret_zero)
 {
-	const struct page_ops *ops = page_ops();
-	const unsigned char *from = src;
+	const struct page_path *path = page_path();
+	const unsigned char *from = src, *end = from + pages * page_bytes;
 	size_t found = 0;
 
 	for (size_t first = 0; first < pages; first += 64) {
 		size_t in_word = num_min(pages - first, 64);
 		uint64_t word = 0;
 
-		for (size_t i = 0; i < in_word; i++, from += page_bytes)
-			word |= (uint64_t)ops->is_zero(from, page_bytes) << i;
+		for (size_t i = 0; i < in_word; i++) {
+			const unsigned char *next = from + page_bytes;
+
+			word |= (uint64_t)path->is_zero_in_span(from, page_bytes,
+								(size_t)(end - next))
+				<< i;
+			from = next;
+		}
 		ret_zero[first / 64] = word;
 		found += (size_t)__builtin_popcountll(word);
 	}
@@ -115,7 +121,7 @@ size_t page_span_copy_find_zero(void *dst, const void *src, size_t pages, size_t
 				uint64_t *ret_zero)
 {
 	const struct page_path *path = page_path();
-	const unsigned char *from = src;
+	const unsigned char *from = src, *end = from + pages * page_bytes;
 	unsigned char *to = dst;
 	size_t found = 0;
 
@@ -123,9 +129,14 @@ size_t page_span_copy_find_zero(void *dst, const void *src, size_t pages, size_t
 		size_t in_word = num_min(pages - first, 64);
 		uint64_t word = 0;
 
-		for (size_t i = 0; i < in_word; i++, from += page_bytes, to += page_bytes)
-			word |= (uint64_t)path->copy_unless_zero_unordered(to, from, page_bytes)
+		for (size_t i = 0; i < in_word; i++, to += page_bytes) {
+			const unsigned char *next = from + page_bytes;
+
+			word |= (uint64_t)path->copy_unless_zero_in_span(to, from, page_bytes,
+									 (size_t)(end - next))
 				<< i;
+			from = next;
+		}
 		ret_zero[first / 64] = word;
 		found += (size_t)__builtin_popcountll(word);
 	}

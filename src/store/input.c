@@ -30,21 +30,21 @@ static int measure(struct store_input *in)
 	return 0;
 }
 
-int store_input_open(const char *path, struct store_input *ret, struct err *e)
+int store_input_open_any(const char *path, struct store_input *ret, struct err *e)
 {
-	/* O_NONBLOCK: opening a fifo must not wait for a writer. */
+	/* O_NONBLOCK: neither opening a fifo nor reading from it waits for a writer; poll(2) does. */
 	struct store_input in = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
 	int rc;
 
 	if (in.fd < 0)
 		return err_sys(e, -errno, "cannot open %s", path);
 	rc = measure(&in);
-	if (rc < 0) {
+	if (rc < 0 && rc != -ESPIPE) {
 		close(in.fd);
 		return err_sys(e, rc, "cannot read %s", path);
 	}
 	*ret = in;
-	return 0;
+	return rc ? 1 : 0;
 }
 
 void store_input_close(struct store_input *in)
@@ -52,6 +52,24 @@ void store_input_close(struct store_input *in)
 	if (in->fd >= 0)
 		close(in->fd);
 	in->fd = -1;
+}
+
+/* A fifo is not opened in vain: its writer would go on, and find nobody to read. */
+int store_input_open(const char *path, struct store_input *ret, struct err *e)
+{
+	struct store_input in = {.fd = -1};
+	struct stat st;
+	int rc = stat(path, &st) == 0 && S_ISFIFO(st.st_mode) ? 1 : store_input_open_any(path, &in, e);
+
+	if (rc > 0) {
+		store_input_close(&in);
+		return err_set(e, -ESPIPE,
+			       "%s is a pipe or a device without a size; only a file or a block device can be read at random",
+			       path);
+	}
+	if (!rc)
+		*ret = in;
+	return rc;
 }
 
 int store_input_read(const struct store_input *in, void *buf, size_t bytes, uint64_t offset,

@@ -21,6 +21,8 @@ struct store;
 struct store_ops {
 	/* As store_append().  May block. */
 	int (*append)(struct store *s, const void *data, size_t bytes, uint64_t *ret_offset, struct err *e);
+	/* As store_reserve().  NULL: there is nothing to reserve. */
+	int (*reserve)(struct store *s, uint64_t bytes, struct err *e);
 	/* All that was appended is durable, where that means something. */
 	int (*flush)(struct store *s, struct err *e);
 	/* Gives it its name.  NULL: there is nothing to do. */
@@ -37,9 +39,12 @@ struct store {
 };
 
 /*
- * A file beside `path` that gets this name at commit.  `replace`: what stands there is replaced at that
- * moment; otherwise it is -EEXIST, now or then.  Until then it has no name, or a hidden one where the
- * file system cannot do without.
+ * A file beside `path` that gets this name at commit.  `replace`: a regular file that stands
+ * there, or that a symlink there leads to, is replaced at that moment; otherwise it is -EEXIST,
+ * now or then.  -ENOTBLK for everything else that can be written but not replaced (fifos,
+ * devices), -EISDIR for folders and for a path that ends with a slash.  Until commit the file
+ * has no name, or a hidden one where the file system cannot do without; what killed processes
+ * left under such names is removed.
  */
 int store_create_file(const char *path, bool replace, struct store **ret, struct err *e);
 
@@ -54,6 +59,15 @@ static inline int store_append(struct store *s, const void *data, size_t bytes, 
 			       struct err *e)
 {
 	return s->ops->append(s, data, bytes, ret_offset, e);
+}
+
+/*
+ * Room for the first `bytes` is taken now, so that writing them finds it; what is not used is given back at commit.  -ENOSPC
+ * there is not so much; nothing is then reserved.
+ */
+static inline int store_reserve(struct store *s, uint64_t bytes, struct err *e)
+{
+	return s->ops->reserve ? s->ops->reserve(s, bytes, e) : 0;
 }
 
 static inline int store_flush(struct store *s, struct err *e)
@@ -84,6 +98,12 @@ struct store_input {
 
 /* -ESPIPE for what cannot be read at random, or a negative errno; with a message. */
 int store_input_open(const char *path, struct store_input *ret, struct err *e);
+
+/*
+ * As that, or 1: it can only be read in one pass, by store_stream_read() from ret->fd.  Never waits: a fifo's writer may
+ * come later.
+ */
+int store_input_open_any(const char *path, struct store_input *ret, struct err *e);
 void store_input_close(struct store_input *in);
 
 /* Reads exactly `bytes`; -EBADMSG when the file ends before.  Any thread. */
@@ -94,9 +114,12 @@ int store_input_read(const struct store_input *in, void *buf, size_t bytes, uint
 void store_input_prefetch(const struct store_input *in, uint64_t offset, uint64_t bytes);
 
 /*
- * Reads exactly `bytes` from a descriptor in one pass; -EBADMSG when it ends before.  Looks at `cancel`, which
- * may be NULL, while it waits: -ECANCELED.
+ * Reads exactly `bytes` from a descriptor in one pass; -EBADMSG when it ends before.  Looks at
+ * `cancel`, which may be NULL, while it waits: -ECANCELED.
  */
 int store_stream_read(int fd, void *buf, size_t bytes, const atomic_bool *cancel, struct err *e);
+
+/* Has a pipe hold more, so that both sides move more at once.  Best effort; nothing for what is no pipe. */
+void store_stream_widen(int fd);
 
 #endif

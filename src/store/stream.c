@@ -2,11 +2,16 @@
 /*
  * An image in one pass over a descriptor: a pipe, a socket, a file that somebody else opened.
  * Waiting is done in poll(2) with a limit, so that a cancelled operation ends although the other side is
- * asleep; what follows a successful poll does not block.
+ * asleep; nothing else blocks.  The descriptor's flags are not ours to change, as whoever else has it would see that: a pipe is
+ * opened once more, for a description of our own, and a socket is asked for each call.  Of what can be neither, so
+ * much is written at once as a successful poll has room for.
  */
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +20,7 @@
 #include "store/store.h"
 
 #define POLL_MS 50
+#define PIPE_BYTES MIB(1) /* what anybody may ask for, unless the system's limits are changed */
 
 struct stream_store {
 	struct store base;
@@ -22,9 +28,14 @@ struct stream_store {
 	uint64_t end; /* under lock */
 	int rc;       /* under lock: a stream that failed once has lost its place */
 	int fd;
-	size_t piece_bytes; /* that a write may take without blocking */
-	bool regular;
+	int own;      /* the same pipe, of which nothing blocks; or -1 */
+	mode_t type;
 };
+
+static bool is_cancelled(const atomic_bool *cancel)
+{
+	return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+}
 
 /* 0 when the descriptor is ready, -ECANCELED. */
 static int wait_ready(int fd, short events, const atomic_bool *cancel)
@@ -33,7 +44,7 @@ static int wait_ready(int fd, short events, const atomic_bool *cancel)
 	int n;
 
 	for (;;) {
-		if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+		if (is_cancelled(cancel))
 			return -ECANCELED;
 		n = poll(&p, 1, POLL_MS);
 		if (n > 0)
@@ -43,21 +54,45 @@ static int wait_ready(int fd, short events, const atomic_bool *cancel)
 	}
 }
 
-static int write_all(struct stream_store *s, const char *at, size_t bytes)
+/* As much as goes without waiting: -EAGAIN. */
+static ssize_t write_some(const struct stream_store *s, const char *at, size_t bytes)
 {
-	while (bytes) {
-		int rc = wait_ready(s->fd, POLLOUT, s->base.cancel);
-		ssize_t n;
+	ssize_t n;
+	int rc;
 
+	if (s->own >= 0) {
+		n = write(s->own, at, bytes);
+	} else if (s->type == S_IFSOCK) {
+		n = send(s->fd, at, bytes, MSG_DONTWAIT);
+	} else if (s->type == S_IFREG) {
+		n = write(s->fd, at, num_min(bytes, MIB(1)));
+	} else {
+		rc = wait_ready(s->fd, POLLOUT, s->base.cancel);
 		if (rc < 0)
 			return rc;
-		n = write(s->fd, at, num_min(bytes, s->piece_bytes));
-		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return -errno;
-		if (n > 0) {
+		n = write(s->fd, at, num_min(bytes, PIPE_BUF));
+	}
+	return n < 0 ? -errno : n;
+}
+
+static int write_all(const struct stream_store *s, const char *at, size_t bytes)
+{
+	while (bytes) {
+		ssize_t n = write_some(s, at, bytes);
+		int rc = 0;
+
+		if (n >= 0) {
 			at += n;
 			bytes -= (size_t)n;
+		} else if (n != -EAGAIN && n != -EINTR) {
+			return (int)n;
 		}
+		if (n == -EAGAIN)
+			rc = wait_ready(s->fd, POLLOUT, s->base.cancel);
+		else if (is_cancelled(s->base.cancel))
+			rc = -ECANCELED;
+		if (rc < 0)
+			return rc;
 	}
 	return 0;
 }
@@ -88,13 +123,17 @@ static int stream_flush(struct store *base, struct err *e)
 {
 	struct stream_store *s = (struct stream_store *)base;
 
-	if (s->regular && fdatasync(s->fd) < 0)
+	if (s->type == S_IFREG && fdatasync(s->fd) < 0)
 		return err_sys(e, -errno, "cannot flush the image");
 	return 0;
 }
 
-static void stream_free(struct store *s)
+static void stream_free(struct store *base)
 {
+	struct stream_store *s = (struct stream_store *)base;
+
+	if (s->own >= 0)
+		close(s->own);
 	free(s);
 }
 
@@ -103,6 +142,18 @@ static const struct store_ops stream_ops = {
 	.flush = stream_flush,
 	.free = stream_free,
 };
+
+/* -1 where that is not to be had, as without /proc, or for a pipe of another user's. */
+static int open_again(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+	char path[64];
+
+	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+}
 
 int store_create_stream(int fd, const atomic_bool *cancel, struct store **ret, struct err *e)
 {
@@ -117,10 +168,19 @@ int store_create_stream(int fd, const atomic_bool *cancel, struct store **ret, s
 	}
 	s->base = (struct store){.ops = &stream_ops, .cancel = cancel};
 	s->fd = fd;
-	s->regular = S_ISREG(st.st_mode);
-	s->piece_bytes = S_ISREG(st.st_mode) ? MIB(1) : PIPE_BUF;
+	s->type = st.st_mode & S_IFMT;
+	s->own = S_ISFIFO(st.st_mode) ? open_again(fd) : -1;
+	store_stream_widen(fd);
 	*ret = &s->base;
 	return 0;
+}
+
+void store_stream_widen(int fd)
+{
+	int bytes = fcntl(fd, F_GETPIPE_SZ);
+
+	if (bytes > 0 && (size_t)bytes < PIPE_BYTES)
+		fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
 }
 
 int store_stream_read(int fd, void *buf, size_t bytes, const atomic_bool *cancel, struct err *e)

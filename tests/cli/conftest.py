@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 
+import injecting
 import rig
 
 
@@ -62,11 +63,12 @@ def small_tmpfs(root, shm):
     """Mounts tmpfs of a given size; gone at the end."""
     mounted = []
 
-    def mount(size_bytes):
+    def mount(size_bytes, *options):
         path = os.path.join(shm, f"small{len(mounted)}")
         os.mkdir(path)
+        options = ",".join((f"size={size_bytes}", "mode=755", *options))
         made = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=755", "torpor-test", path],
+            ["mount", "-t", "tmpfs", "-o", options, "torpor-test", path],
             capture_output=True,
             check=False,
         )
@@ -78,3 +80,42 @@ def small_tmpfs(root, shm):
     yield mount
     for path in mounted:
         subprocess.run(["umount", "-l", path], check=True)
+
+
+@pytest.fixture(scope="session")
+def inject_library():
+    """What makes system calls fail, compiled; where other users than root reach it."""
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    source = os.path.join(top, "tests", "fault", "inject.c")
+    with tempfile.TemporaryDirectory(prefix="torpor-inject-") as folder:
+        os.chmod(folder, 0o755)
+        library = os.path.join(folder, "inject.so")
+        command = [os.environ.get("CC", "cc"), "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", "-o"]
+        subprocess.run([*command, library, source], check=True)
+        yield library
+
+
+@pytest.fixture
+def inject(inject_library):
+    with tempfile.TemporaryDirectory(prefix="torpor-told-") as folder:
+        os.chmod(folder, 0o777)
+        yield injecting.Injector(inject_library, os.path.join(folder, "told"))
+
+
+@pytest.fixture
+def loop_device(root, shm, tmp_path):
+    """A block device of 16 MiB."""
+    backing = os.path.join(shm, "disk")
+    with open(backing, "wb") as f:
+        f.truncate(16 * rig.MIB)
+    made = subprocess.run(
+        ["losetup", "--show", "-f", backing], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        pytest.skip(f"no loop device: {made.stderr.strip()}")
+    device = made.stdout.strip()
+    # A node of our own: whoever would replace it instead of writing to it does no harm.
+    node = str(tmp_path / "device")
+    os.mknod(node, 0o060600, os.stat(device).st_rdev)
+    yield node
+    subprocess.run(["losetup", "-d", device], check=True)

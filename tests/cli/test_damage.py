@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Damaged images: found, said where, or harmless; never a crash, never a wrong byte."""
+"""Damaged images: found, said where, or harmless; never a crash, never a wrong byte.
+
+Here the whole program is tried at a sample of places; tests/unit/test_api_damage.c tries every byte and every length
+through the library.
+"""
 import concurrent.futures
 import itertools
 import os
@@ -10,8 +14,8 @@ import pytest
 import rig
 from rig import PAGE
 
-# Runs of the program that one test may take; beyond, positions are sampled evenly.
-MOST_RUNS = 1500
+# Places that one test tries, spread evenly, besides the first and the last 64.
+PLACES = 300
 
 
 @pytest.fixture
@@ -58,21 +62,18 @@ def try_all(trial, variants):
         return list(pool.map(lambda v: (v[0], *trial(v[1])), variants))
 
 
-def test_every_byte_that_changes_is_found_or_harmless(shm, small):
+def test_a_byte_that_changes_is_found_or_harmless(shm, small):
     content, source = small
-    variants = ((at, rig.flip(content, at)) for at in rig.sample(len(content), MOST_RUNS))
+    variants = ((at, rig.flip(content, at)) for at in rig.sample(len(content), PLACES))
     for at, checked, loaded in try_all(Trial(shm, source), variants):
-        assert checked.code != 0, f"verify did not see that byte {at} is wrong"
-        # An unknown version or feature is no damage: it is refused with another code.
-        assert checked.code in (rig.DAMAGED, rig.FAILED), str(checked)
-        assert loaded.code in (rig.DONE, rig.DAMAGED, rig.FAILED), str(loaded)
-        if checked.code == rig.FAILED:
-            assert re.search("version|feature|codec|newer", checked.err), str(checked)
+        # Versions, features and codecs that are not known stand under hashes too: see tests/golden.
+        assert checked.code == rig.DAMAGED, f"byte {at}: {checked}"
+        assert loaded.code in (rig.DONE, rig.DAMAGED), f"byte {at}: {loaded}"
 
 
-def test_every_length_but_the_whole_is_refused(shm, small):
+def test_an_image_that_was_cut_off_is_refused(shm, small):
     content, source = small
-    variants = ((n, content[:n]) for n in rig.sample(len(content), MOST_RUNS))
+    variants = ((n, content[:n]) for n in rig.sample(len(content), PLACES))
     for n, checked, loaded in try_all(Trial(shm, source), variants):
         assert checked.code == rig.DAMAGED, f"{n} bytes of {len(content)}: {checked}"
         assert loaded.code == rig.DAMAGED, f"{n} bytes of {len(content)}: {loaded}"

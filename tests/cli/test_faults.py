@@ -128,27 +128,61 @@ def test_kill_at_any_moment_leaves_the_old_image_or_the_new_one(shm, image, ther
         rig.run("load", image, "--to", there, "--force", "--quiet")
         assert rig.read_file(os.path.join(there, "mem")) in contents
     assert killed >= 4
-    # And what a killed save may have left is in nobody's way.
+    # And what a killed save may have left is in nobody's way, and gone.
     rig.run("save", os.path.join(folders[0], "mem"), "-o", image, "--force")
+    assert os.listdir(os.path.dirname(image)) == ["x.torpor"]
     rig.run("load", image, "--to", there, "--force")
     assert rig.read_file(os.path.join(there, "mem")) == contents[0]
 
 
-def test_kill_at_any_moment_of_a_load_leaves_the_old_target_or_the_new_one(shm, image, there):
+def test_kill_at_any_moment_of_a_load_leaves_the_old_target_or_the_new_one(shm, there):
+    """Each load brings the one of two images that is not there; they have nothing in common but the name."""
+    images, trees = [], []
+    for turn in range(2):
+        top = os.path.join(shm, f"s{turn}", "mc")
+        os.makedirs(top)
+        for i in range(6):
+            rig.write_file(os.path.join(top, f"mem{turn}{i}"), rig.mixed_bytes(8 * MIB, 6 * turn + i))
+        images.append(os.path.join(shm, f"x{turn}.torpor"))
+        rig.run("save", top, "-o", images[-1])
+        trees.append(rig.tree(top))
+    target = os.path.join(there, "mc")
+    stands, killed = 0, 0
+    rig.run("load", images[0], "--to", there)
+    rig.run("load", images[1], "--to", there, "--force")
+    for code in killed_at_random(
+        16, lambda: ["load", images[rig.tree(target) == trees[0]], "--to", there, "--force"]
+    ):
+        before, stands = stands, trees.index(rig.tree(target))
+        killed += code == -signal.SIGKILL
+        assert code != rig.DONE or stands != before
+    assert killed >= 4
+    # What they left does not last.
+    rig.run("load", images[0], "--to", there, "--force")
+    assert rig.tree(target) == trees[0] and os.listdir(there) == ["mc"]
+
+
+def test_a_load_after_a_killed_one_has_the_room_that_was_left(small_tmpfs, shm, image):
+    """At once: what was left is removed before the room is looked at."""
+    disk = small_tmpfs(24 * MIB)
     top = os.path.join(shm, "mc")
     os.mkdir(top)
-    for i in range(6):
-        rig.write_file(os.path.join(top, f"mem{i}"), rig.mixed_bytes(8 * MIB, i))
-    rig.run("save", top, "-o", image)
-    want, target = rig.tree(top), os.path.join(there, "mc")
-    killed = 0
-    for code in killed_at_random(12, lambda: ["load", image, "--to", there, "--force"]):
-        killed += code == -signal.SIGKILL
-        assert rig.tree(target) == want
-    assert killed >= 3
-    subprocess.run(["rm", "-r", target], check=True)
-    for code in killed_at_random(1, lambda: ["load", image, "--to", there, "--force"]):
-        assert rig.tree(target) == want
+    for i in range(4):
+        rig.write_file(os.path.join(top, f"mem{i}"), rig.random_bytes(4 * MIB, i))
+    rig.run("save", top, "-o", image, "--codec", "none")
+    left = 0
+    for moved in (8 * MIB, 16 * MIB, 24 * MIB):
+        load = rig.start("load", image, "--to", disk, "--threads", "1")
+        rig.wait_until_busy(load, moved)
+        load.kill()
+        load.communicate()
+        used = os.statvfs(disk)
+        if not os.path.exists(os.path.join(disk, "mc")):  # it was not faster
+            left += (used.f_blocks - used.f_bfree) * used.f_frsize > 8 * MIB
+            rig.run("load", image, "--to", disk)
+        assert os.listdir(disk) == ["mc"]
+        subprocess.run(["rm", "-r", os.path.join(disk, "mc")], check=True)
+    assert left > 0
 
 
 def fill(folder, leave_bytes):
@@ -211,6 +245,38 @@ def test_a_load_into_a_full_tmpfs_says_so_and_leaves_nothing(small_tmpfs, shm, i
     done = rig.run("load", "-", "--to", disk, input=rig.read_file(image), code=rig.FAILED)
     assert "No space left" in done.err or "not enough" in done.err.lower(), done.err
     assert os.listdir(disk) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_full_tmpfs_at_any_page_of_a_load_leaves_the_old_target(small_tmpfs, shm, image, threads):
+    """Through a pipe no room is looked for: the load fails at every page it writes, until it fits."""
+    disk = small_tmpfs(MIB)
+    target = os.path.join(disk, "mc")
+    top = os.path.join(shm, "mc")
+    for folder in (target, top):
+        os.mkdir(folder)
+    rig.write_file(os.path.join(target, "mem"), b"old")
+    for i in range(3):
+        rig.write_file(os.path.join(top, f"mem{i}"), rig.random_bytes(8 * PAGE, i))
+    rig.run("save", top, "-o", image, "--chunk-size", "4K")
+    before = rig.contents(disk)
+    failed = 0
+    for pages in range(0, 64):
+        filler = fill(disk, pages * PAGE)
+        with open(image, "rb") as f:
+            done = rig.run(
+                "load", "-", "--to", disk, "--force", "--threads", str(threads), stdin=f, code=None
+            )
+        os.unlink(filler)
+        if done.code == 0:
+            break
+        failed += 1
+        assert done.code == rig.FAILED and "No space left" in done.err, str(done)
+        assert rig.contents(disk) == before
+    else:
+        pytest.fail("the load never fits")
+    assert failed >= 24
+    assert rig.tree(target) == rig.tree(top)
 
 
 def test_old_and_new_must_both_fit_on_tmpfs(small_tmpfs, shm, image):

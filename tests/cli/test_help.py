@@ -10,7 +10,7 @@ import rig
 from test_output import JSON_KEYS, SEGMENT_KEYS
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-COMMANDS = ["save", "load", "info", "verify", "cat", "rebuild", "bench"]
+COMMANDS = ["save", "load", "info", "verify", "cat", "rebuild", "thaw", "bench"]
 
 
 def source_text(*parts):
@@ -28,8 +28,8 @@ def help_options(command):
 
 
 def man_options(page):
-    """The options that have a paragraph of their own: lines that begin with a bold option."""
-    lines = [line for line in man_text(page).split("\n") if line.startswith("*-")]
+    """The options that have a paragraph or an item of a list of their own: it begins with a bold option."""
+    lines = [line for line in man_text(page).split("\n") if line.startswith(("*-", "- *-"))]
     return {option for line in lines for option in re.findall(r"\*(--[a-z-]+)\*", line)}
 
 
@@ -53,6 +53,15 @@ def test_help_goes_to_standard_output_and_fits_80_columns(command):
         assert "\t" not in done.out
 
 
+def test_help_has_help_itself():
+    for args in (["help", "help"], ["help", "--help"], ["help", "-h"]):
+        done = rig.run(*args)
+        assert done.raw_err == b"" and done.out.startswith("Usage: torpor help [COMMAND]\n"), str(done)
+        assert max(map(len, done.out.split("\n"))) <= 80
+    assert completed("torpor", "help", "") == {*COMMANDS, "help"}
+    assert completed("torpor", "help", "--") == help_options("help") == {"--help"}
+
+
 def test_every_command_stands_everywhere():
     listed = re.findall(r"^  (\w+) +\S", rig.run("--help").out.split("Options:")[0], re.M)
     assert listed == COMMANDS + ["help"]
@@ -67,8 +76,32 @@ def test_every_command_stands_everywhere():
 def test_every_option_stands_in_help_man_page_and_completion(command):
     options = help_options(command)
     assert "--help" in options
-    assert man_options(f"torpor-{command}.1") == options
     assert completed("torpor", command, "--") == options
+    if command == "bench":  # its page has those of a benchmark besides
+        options = options | set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", rig.run("bench", "load", "--help").out, re.M))
+    assert man_options(f"torpor-{command}.1") == options
+
+
+def benchmarks(*args):
+    return re.findall(r"^  (\w+) +\S", rig.run(*args).out, re.M)
+
+
+def test_every_benchmark_stands_everywhere():
+    """The help of torpor, that of torpor-bench, the man page and the completion name the same benchmarks."""
+    names = benchmarks("bench", "load", "--help")
+    assert len(names) >= 4
+    assert benchmarks("bench", "--help") == names
+    assert re.findall(r"^\*(\w+)\*$", man_text("torpor-bench.1"), re.M) == names
+    assert completed("torpor", "bench", "") == set(names)
+
+
+def test_every_option_of_a_benchmark_is_completed():
+    text = rig.run("bench", "load", "--help").out
+    assert max(map(len, text.split("\n"))) <= 80
+    for name in benchmarks("bench", "--help"):
+        assert rig.run("bench", name, "--help").out == rig.run("bench", name, "-h").out == text
+        assert completed("torpor", "bench", name, "--") == set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", text, re.M))
+        assert completed("torpor", "bench", name, "--runs", "") == set()
 
 
 @pytest.mark.parametrize("option, words", [

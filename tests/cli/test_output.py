@@ -31,7 +31,7 @@ JSON_KEYS = {
     },
 }
 SEGMENT_KEYS = {
-    "kind", "name", "origin", "link", "mode", "uid", "gid", "bytes", "page_bytes",
+    "index", "kind", "name", "origin", "link", "mode", "uid", "gid", "bytes", "page_bytes",
     "huge_page_bytes", "mtime",
 }
 
@@ -141,8 +141,9 @@ def test_info_describes_each_segment(shm, image):
     rig.run("save", top, "-o", image)
     info = rig.run("info", image, "--json").json
     assert info["segments"] == len(info["segment_list"]) == 3
-    for segment in info["segment_list"]:
+    for i, segment in enumerate(info["segment_list"]):
         assert set(segment) == SEGMENT_KEYS
+        assert segment["index"] == i
     by_name = {s["name"]: s for s in info["segment_list"]}
     mem = by_name["mc/mem"]
     assert (mem["kind"], mem["bytes"], mem["mode"]) == ("file", 5000, "0604")
@@ -152,9 +153,9 @@ def test_info_describes_each_segment(shm, image):
     assert (by_name["mc"]["kind"], by_name["mc"]["origin"]) == ("folder", top)
     assert (by_name["mc/link"]["kind"], by_name["mc/link"]["link"]) == ("link", "mem")
     text = rig.run("info", image, env={**os.environ, "TZ": "UTC"}).out
-    assert re.search(r"^file +0604 +\d+:\d+ +4\.88 KiB +2017-07-14 02:40:00 +mc/mem$", text, re.M)
-    assert re.search(rf"^folder .* mc  \(from {re.escape(top)}\)$", text, re.M)
-    assert re.search(r"^link .* mc/link -> mem$", text, re.M)
+    assert re.search(r"^ +\d  file +0604 +\d+:\d+ +4\.88 KiB +2017-07-14 02:40:00 +mc/mem$", text, re.M)
+    assert re.search(rf"^ +0  folder .* mc  \(from {re.escape(top)}\)$", text, re.M)
+    assert re.search(r"^ +\d  link .* mc/link -> mem$", text, re.M)
 
 
 def test_times_before_1970_are_right(shm, image):
@@ -163,6 +164,114 @@ def test_times_before_1970_are_right(shm, image):
     rig.run("save", source, "-o", image)
     (segment,) = rig.run("info", image, "--json").json["segment_list"]
     assert segment["mtime"] == "1969-12-31T23:59:59.500000000Z"
+
+
+@pytest.fixture
+def odd_warnings(root, nobody, shm, image):
+    """A load without root of what root owns under names that are no UTF-8: arguments that make it warn."""
+    top = os.path.join(os.fsencode(shm), b"mc\xff")
+    os.mkdir(top)
+    for name in (b"plain", b"f\xff"):
+        rig.write_file(os.path.join(top, name), b"x")
+    rig.run("save", top, "-o", image)
+    os.chmod(image, 0o644)
+    mine = os.path.join(shm, "mine")
+    os.mkdir(mine)
+    os.chown(mine, rig.NOBODY, rig.NOBODY)
+    return ["load", image, "--to", mine, "--json"], nobody
+
+
+def test_json_of_messages_loses_no_byte_of_a_name(shm, image, odd_warnings):
+    name = os.path.join(os.fsencode(shm), b"f\xff")
+    failed = rig.run("save", name, "-o", image + "2", "--json", code=rig.FAILED).json
+    assert name in bytes.fromhex(failed["error_hex"])
+    assert bytes.fromhex(failed["error_hex"]).decode("utf-8", "replace") == failed["error"]
+    plain = rig.run("save", os.path.join(shm, "none"), "-o", image + "2", "--json", code=rig.FAILED).json
+    assert "error_hex" not in plain and "warnings_hex" not in plain
+
+    args, nobody = odd_warnings
+    done = rig.run(*args, **nobody).json
+    assert len(done["warnings"]) >= 2
+    exact = [bytes.fromhex(w) for w in done["warnings_hex"]]
+    assert [w.decode("utf-8", "replace") for w in exact] == done["warnings"]
+    assert any(b"mc\xff/f\xff" in w for w in exact), exact
+
+
+INVISIBLE = [
+    0x1B, 0x7F, 0x80, 0x9B, 0x9F, 0xAD, 0x600, 0x61C, 0x180E, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, 0x2028, 0x2029,
+    *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF, 0xFFF9, 0xFFFB, 0xE0001, 0xE007F,
+]
+VISIBLE = [0x41, 0xA0, 0xA1, 0xE4, 0x5D0, 0x627, 0x2010, 0x2027, 0x202F, 0x205F, 0x2070, 0xFEFE, 0xFF00, 0x1F634]
+
+
+def test_every_mark_that_is_not_seen_is_written_out(shm, image):
+    top = os.path.join(shm, "mc")
+    os.mkdir(top)
+    for point in INVISIBLE + VISIBLE:
+        rig.write_file(os.path.join(top, f"<{chr(point)}>"), b"x")
+    rig.run("save", top, "-o", image)
+    text = rig.run("info", image).out
+    for point in INVISIBLE:
+        encoded = "".join(f"\\x{byte:02x}" for byte in chr(point).encode())
+        assert f"mc/<{encoded}>" in text and chr(point) not in text, hex(point)
+    for point in VISIBLE:
+        assert f"mc/<{chr(point)}>" in text, hex(point)
+
+
+def test_every_segment_that_info_shows_can_be_named_by_its_number(shm, image):
+    """A name as text is not always the name: new lines and backslashes look alike in a message."""
+    top = os.path.join(shm, "odd")
+    os.mkdir(top)
+    contents = {"n\nl": b"new line", "n\\nl": b"backslash", "plain": b"plain"}
+    for name, content in contents.items():
+        rig.write_file(os.path.join(top, name), content)
+    rig.run("save", top, "-o", image)
+    segments = rig.run("info", image, "--json").json["segment_list"]
+    for segment in segments[1:]:
+        want = contents[segment["name"][len("odd/"):]]
+        assert rig.run("cat", image, segment["name"]).raw == want
+        assert rig.run("cat", image, "--index", str(segment["index"])).raw == want
+        assert rig.run("cat", image, "--index", str(segment["index"]), "--offset", "2", "--length=1").raw == want[2:3]
+    text = rig.run("info", image).out
+    for name, spelling in (("n\nl", r"odd/n\nl"), ("n\\nl", r"odd/n\\nl")):
+        (number,) = re.findall(rf"^ +(\d+)  file .* {re.escape(spelling)}$", text, re.M)
+        assert rig.run("cat", image, "--index", number).raw == contents[name]
+    assert "folder" in rig.run("cat", image, "--index", "0", code=rig.FAILED).err
+    for number in (str(len(segments)), "18446744073709551615"):
+        failed = rig.run("cat", image, "--index", number, code=rig.FAILED)
+        assert failed.raw == b"" and number in failed.err and str(len(segments)) in failed.err
+
+
+def test_the_codec_of_a_report_is_the_one_that_was_asked_for(shm, image, there):
+    """Also when not a chunk could be shortened by it."""
+    source = rig.write_file(os.path.join(shm, "mem"), rig.random_bytes(MIB))
+    rig.run("save", source, "-o", image, "--codec", "zstd")
+    for args in (["info", image], ["verify", image], ["load", image, "--to", there]):
+        assert rig.run(*args, "--json").json["codec"] == "zstd", args
+    with open(image, "rb") as f:
+        assert rig.run("verify", "-", "--json", stdin=f).json["codec"] == "zstd"
+    empty = rig.write_file(os.path.join(shm, "empty"), b"")
+    rig.run("save", empty, "-o", image, "--codec", "lzo", "--force")
+    assert rig.run("verify", image, "--json").json["codec"] == "lzo"
+
+
+def test_sizes_go_up_to_petabytes(shm, image):
+    ends = {"1T": 1 << 40, "2TiB": 2 << 40, "1P": 1 << 50}
+    source = rig.write_pieces(os.path.join(shm, "mem"), (1 << 50) + 5, [(at, b"right") for at in ends.values()])
+    rig.run("save", source, "-o", image)
+    for word in ends:
+        assert rig.run("cat", image, "mem", "--offset", word, "--length", "5").raw == b"right"
+    rig.run("cat", image, "mem", "--offset", "16384P", code=rig.USAGE)
+
+
+@pytest.mark.parametrize("command", ["info", "cat", "rebuild"])
+def test_what_cannot_seek_is_said_in_words(shm, image, command):
+    os.mkfifo(image)
+    for path in (image, "/dev/null", "/dev/zero"):
+        args = {"info": [path], "cat": [path, "mem"], "rebuild": [path, "-o", image + ".new"]}[command]
+        failed = rig.run(command, *args, code=rig.FAILED)
+        assert path in failed.err and "pipe or a device without a size" in failed.err
+        assert "seek" not in failed.err
 
 
 def test_names_cannot_command_a_terminal(shm, image, there):
@@ -259,7 +368,11 @@ WRONG = [
     ["save", "s", "-o", "i", "--chunk-size", "18446744073709551616"],
     ["save", "s", "-o", "i", "--chunk-size", "18014398509481984K"], ["save", "s", "-o", "i", "--to", "d"],
     ["save", "s", "-o", "i", "--progress", "sometimes"], ["load", "i", "--latency-guard", "maybe"],
-    ["load", "i", "--codec", "lz4"], ["cat", "i", "s", "--offset", "-1"],
+    ["load", "i", "--codec", "lz4"], ["cat", "i", "s", "--offset", "-1"], ["cat", "i", "s", "--index", "1"],
+    ["cat", "i", "--index", "x"], ["cat", "i", "--index"], ["save", "s", "-o", "i", "--thr", "2"],
+    ["save", "s", "-o", "i", "--thr=2"], ["save", "s", "-o", "i", "--f"], ["save", "s", "--out", "i"],
+    ["load", "i", "--trust"], ["load", "i", "--forc"], ["info", "i", "--js"], ["--vers"], ["--version", "--bogus"],
+    ["-V", "x"], ["-h", "extra"], ["--help", "save"], ["help", "save", "x"], ["help", "-x"],
     ["cat", "i", "s", "--length", "1e3"], ["help", "frobnicate"],
 ]
 

@@ -219,13 +219,19 @@ def test_cat_writes_the_bytes_that_were_asked_for(shm, image, offset, length):
     assert rig.run("cat", image, "mem", *options).raw == content[begin:end]
 
 
-def test_memory_needed_is_bounded(shm, image, there):
+@pytest.mark.parametrize("threads, chunk, codec, size", [
+    (2, "128K", ["lz4"], 200 * MIB), (16, "1M", ["lz4"], 200 * MIB), (64, "1M", ["zstd", "--level", "8"], 200 * MIB),
+    (16, "1M", ["zstd", "--level", "22"], 64 * MIB), (32, "1M", ["zstd", "--level", "12"], 200 * MIB),
+    (24, "512K", ["zstd", "--level", "15"], 100 * MIB), (32, "128K", ["zstd", "--level", "19"], 80 * MIB),
+], ids=str)
+def test_memory_needed_is_bounded(shm, image, there, threads, chunk, codec, size):
     """Under 64 MiB + 4 MiB a thread; a load's own pages on tmpfs are not the program's."""
     if rig.is_sanitized():
         pytest.skip("a sanitizer needs memory of its own")
-    source = rig.write_file(os.path.join(shm, "mem"), rig.random_bytes(MIB) * 200)
-    for args in (["save", source, "-o", image], ["verify", image], ["load", image, "--to", there]):
-        proc = rig.start(*args, "--threads", "2", "--quiet", stderr=None, stdout=None)
+    source = rig.write_file(os.path.join(shm, "mem"), (rig.mixed_bytes(4 * MIB) * 50)[:size])
+    save = ["save", source, "-o", image, "--chunk-size", chunk, "--codec", *codec]
+    for args in (save, ["verify", image], ["load", image, "--to", there]):
+        proc = rig.start(*args, "--threads", str(threads), "--quiet", stderr=None, stdout=None)
         most_kib = 0
 
         def peak(pid=proc.pid):
@@ -242,4 +248,5 @@ def test_memory_needed_is_bounded(shm, image, there):
 
         rig.wait_until(peak, "the operation is over")
         assert proc.wait() == 0
-        assert 0 < most_kib < (64 + 2 * 4) * 1024, args[0]
+        assert 0 < most_kib < (64 + threads * 4) * 1024, args[0]
+        print(args[0], most_kib >> 10, "MiB")

@@ -2,6 +2,8 @@
 """Where images and memory go: nothing is overwritten unasked, nothing half done is left, and an
 image is not believed when it says where its memory belongs, unless there is reason to."""
 import os
+import signal
+import socket
 import subprocess
 
 import pytest
@@ -54,6 +56,181 @@ def test_an_image_that_cannot_be_made_is_named(shm, source, target):
     assert sorted(os.listdir(shm)) == ["file", "mc"]
 
 
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "device", "link to a device", "link to a fifo"])
+def test_what_is_no_file_is_never_replaced(root, shm, source, kind, force):
+    """And --force, which would not help, is not proposed."""
+    folder = os.path.join(shm, "d")
+    os.mkdir(folder)
+    real = os.path.join(folder, "real") if "link" in kind else os.path.join(folder, "t")
+    if "fifo" in kind:
+        os.mkfifo(real)
+    elif "device" in kind:
+        os.mknod(real, 0o020666, os.makedev(1, 3))
+    else:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(real)
+    if "link" in kind:
+        os.symlink("real", os.path.join(folder, "t"))
+    before = {name: os.lstat(os.path.join(folder, name)) for name in os.listdir(folder)}
+    failed = rig.run("save", source, "-o", os.path.join(folder, "t"), *force, code=rig.FAILED)
+    assert "-o -" in failed.err and "--force" not in failed.err
+    after = {name: os.lstat(os.path.join(folder, name)) for name in os.listdir(folder)}
+    assert {k: (v.st_ino, v.st_mode) for k, v in after.items()} == {
+        k: (v.st_ino, v.st_mode) for k, v in before.items()
+    }
+
+
+def test_a_symlink_to_an_image_stays_and_leads_to_the_new_one(shm, image, source, there):
+    link = os.path.join(shm, "link")
+    os.symlink("images/x.torpor", link)
+    failed = rig.run("save", source, "-o", link, code=rig.FAILED)
+    assert "symlink" in failed.err and not os.path.exists(image)  # it leads nowhere
+    rig.write_file(image, b"old")
+    assert "--force" in rig.run("save", source, "-o", link, code=rig.FAILED).err
+    assert rig.read_file(image) == b"old"
+    rig.run("save", source, "-o", link, "--force")
+    assert os.readlink(link) == "images/x.torpor"
+    assert os.listdir(os.path.dirname(image)) == ["x.torpor"]
+    rig.run("load", image, "--to", there)
+    assert rig.tree(os.path.join(there, "mc")) == rig.tree(source)
+
+
+@pytest.mark.parametrize("command", ["save", "rebuild"])
+def test_a_path_that_ends_with_a_slash_names_no_image(shm, image, source, command):
+    rig.run("save", source, "-o", image)
+    what = source if command == "save" else image
+    os.mkdir(os.path.join(shm, "old"))
+    for name in ("new/", "new//", "old/", "old/new/"):
+        failed = rig.run(command, what, "-o", os.path.join(shm, name), "--force", code=rig.FAILED)
+        assert "Is a directory" in failed.err
+    assert sorted(os.listdir(shm)) == ["images", "mc", "old"]
+    assert os.listdir(os.path.join(shm, "old")) == []
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_source_is_not_replaced_by_its_image(shm, force):
+    """By whatever name it is called."""
+    source = rig.write_file(os.path.join(shm, "mem"), rig.random_bytes(MIB))
+    os.symlink("mem", os.path.join(shm, "symlink"))
+    os.link(source, os.path.join(shm, "link"))
+    before = rig.tree(shm)
+    for args in [(source, source), (source, "symlink"), ("symlink", source), (source, "link"), ("./mem", "mem")]:
+        failed = rig.run("save", args[0], "-o", args[1], *force, code=rig.USAGE, cwd=shm)
+        assert "source" in failed.err and "--force" not in failed.err
+        assert rig.tree(shm) == before
+    with open(source, "r+b") as out:
+        rig.run("save", source, "-o", "-", stdout=out, code=rig.USAGE)
+    assert rig.tree(shm) == before
+
+
+def test_an_image_in_its_source_is_not_saved_into_the_next_one(shm, source, there):
+    image = os.path.join(source, "x.torpor")
+    unfinished = os.path.join(source, ".x.torpor.torpor-0123456789ab")
+    before = rig.contents(source)
+    rig.run("save", source, "-o", image)
+    for _ in range(2):
+        rig.write_file(unfinished, b"what a killed save left")
+        again = rig.run("save", source, "-o", image, "--force")
+        assert "mc/x.torpor" in again.err and "skipped" in again.err
+        assert not os.path.exists(unfinished)
+        rig.run("load", image, "--to", there, "--force")
+        assert rig.contents(os.path.join(there, "mc")) == before
+    # A shell has made the file before torpor looks.
+    os.unlink(image)
+    with open(image, "wb") as out:
+        rig.run("save", source, "-o", "-", stdout=out)
+    rig.run("load", image, "--to", there, "--force")
+    assert rig.contents(os.path.join(there, "mc")) == before
+
+
+@pytest.mark.parametrize("name", ["x.torpor", "symlink", "link", "./x.torpor"])
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_an_image_is_not_replaced_by_what_is_rebuilt_from_it(image, source, name, force):
+    rig.run("save", source, "-o", image)
+    folder = os.path.dirname(image)
+    os.symlink("x.torpor", os.path.join(folder, "symlink"))
+    os.link(image, os.path.join(folder, "link"))
+    rig.write_file(image, rig.read_file(image)[:-10])
+    before = rig.read_file(image)
+    failed = rig.run("rebuild", image, "-o", name, *force, code=rig.USAGE, cwd=folder)
+    assert "itself" in failed.err and "--force" not in failed.err
+    assert rig.read_file(image) == before
+    assert sorted(os.listdir(folder)) == ["link", "symlink", "x.torpor"]
+
+
+def test_a_device_is_not_replaced_by_what_is_rebuilt_from_it(loop_device, source, tmp_path):
+    rig.run("save", source, "-o", loop_device, "--force")
+    other = str(tmp_path / "other-node")
+    os.mknod(other, 0o060600, os.stat(loop_device).st_rdev)
+    for target in (loop_device, other):
+        rig.run("rebuild", loop_device, "-o", target, "--force", code=rig.USAGE)
+    rig.run("verify", loop_device)
+
+
+@pytest.mark.parametrize("what", ["fifo", "/dev/null", "/dev/zero"])
+@pytest.mark.parametrize("command", ["info", "cat", "rebuild"])
+def test_what_cannot_be_read_at_random_is_said_so(shm, what, command):
+    if what == "fifo":
+        what = os.path.join(shm, "fifo")
+        os.mkfifo(what)
+    more = {"info": [], "cat": ["mem"], "rebuild": ["-o", os.path.join(shm, "new")]}[command]
+    failed = rig.run(command, what, *more, code=rig.FAILED)
+    assert what in failed.err and "pipe or a device" in failed.err and "Illegal seek" not in failed.err
+
+
+def test_a_fifo_is_loaded_in_one_pass(shm, image, source, there):
+    rig.run("save", source, "-o", image)
+    fifo = os.path.join(shm, "fifo")
+    os.mkfifo(fifo)
+    load = rig.start("load", fifo, "--to", there)
+    with open(fifo, "wb") as f:
+        f.write(rig.read_file(image))
+    _, err = load.communicate(timeout=rig.DEADLINE_S)
+    assert load.returncode == 0, err
+    assert rig.tree(os.path.join(there, "mc")) == rig.tree(source)
+
+
+def test_a_load_that_waits_for_a_fifo_s_writer_can_be_stopped(shm, there):
+    fifo = os.path.join(shm, "fifo")
+    os.mkfifo(fifo)
+    load = rig.start("load", fifo, "--to", there)
+
+    def waits():
+        fds = f"/proc/{load.pid}/fd"
+        return any(os.path.realpath(os.path.join(fds, fd)) == fifo for fd in os.listdir(fds))
+
+    rig.wait_until(waits, "the fifo is open")
+    load.send_signal(signal.SIGINT)
+    _, err = load.communicate(timeout=rig.DEADLINE_S)
+    assert load.returncode == -signal.SIGINT and b"stopped by SIGINT" in err, err
+    assert os.listdir(there) == []
+
+
+def test_a_fifo_s_writer_that_goes_too_early_is_seen(shm, image, source, there):
+    rig.run("save", source, "-o", image)
+    fifo = os.path.join(shm, "fifo")
+    os.mkfifo(fifo)
+    content = rig.read_file(image)
+    for whole in [True] * 5 + [False]:
+        load = rig.start("load", fifo, "--to", there, "--force")
+        with open(fifo, "wb") as f:
+            f.write(content if whole else content[: len(content) // 2])
+        _, err = load.communicate(timeout=rig.DEADLINE_S)
+        assert load.returncode == (rig.DONE if whole else rig.DAMAGED), err
+
+
+def test_looking_at_a_fifo_lets_no_writer_through(shm):
+    fifo = os.path.join(shm, "fifo")
+    os.mkfifo(fifo)
+    writer = subprocess.Popen(["sh", "-c", 'echo > "$0"', fifo])
+    for command in (["info", fifo], ["cat", fifo, "mem"]):
+        rig.run(*command, code=rig.FAILED)
+    with open(fifo, "rb") as f:
+        assert f.read() == b"\n"
+    assert writer.wait(timeout=rig.DEADLINE_S) == 0
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "link", "dangling link"])
 def test_an_existing_target_is_not_replaced_unasked(shm, image, source, there, kind):
     rig.run("save", source, "-o", image)
@@ -101,6 +278,60 @@ def test_force_replaces_a_file_by_a_file(shm, image, there):
     rig.run("load", image, "--to", there, "--force")
     assert rig.describe(os.path.join(there, "mem")) == rig.describe(source)
     assert os.listdir(there) == ["mem"]
+
+
+def test_an_empty_folder_is_not_in_the_way_of_a_folder(shm, image, source, there):
+    rig.run("save", source, "-o", image)
+    target = os.path.join(there, "mc")
+    os.mkdir(target, 0o700)
+    rig.run("load", image, "--to", there)
+    assert rig.tree(target) == rig.tree(source)
+    assert os.listdir(there) == ["mc"]
+    # It is in the way of a file.
+    rig.run("save", os.path.join(source, "mem"), "-o", image, "--force")
+    os.mkdir(os.path.join(there, "mem"))
+    rig.run("load", image, "--to", there, code=rig.FAILED)
+    assert os.listdir(os.path.join(there, "mem")) == []
+
+
+def test_an_empty_folder_of_ones_own_in_a_folder_of_others_is_filled(root, nobody, shm, image, source, there):
+    rig.run("save", source, "-o", image)
+    os.chmod(image, 0o644)
+    target = os.path.join(there, "mc")
+    os.mkdir(target)
+    os.chown(target, rig.NOBODY, rig.NOBODY)
+    inode = os.stat(target).st_ino
+    os.chmod(os.path.join(source, "mem"), 0o644)
+    rig.run("load", image, "--to", there, **nobody)
+    assert os.stat(target).st_ino == inode and os.listdir(target) == ["mem"]
+    assert rig.read_file(os.path.join(target, "mem")) == rig.read_file(os.path.join(source, "mem"))
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+@pytest.mark.parametrize("where", ["mc/x.torpor", "mc/deep/er/x.torpor", "mc"])
+@pytest.mark.parametrize("how", ["path", "stdin", "symlink", "hard link"])
+def test_the_image_itself_is_not_replaced(shm, source, there, force, where, how):
+    """The only copy of the memory would be lost."""
+    image = os.path.join(there, where)
+    named = image
+    os.makedirs(os.path.dirname(image), exist_ok=True)
+    rig.run("save", source, "-o", image)
+    if how in ("symlink", "hard link"):
+        named = os.path.join(shm, "other-name")
+        (os.symlink if how == "symlink" else os.link)(image, named)
+    args = ["load", "-" if how == "stdin" else named, "--to", there, *force]
+    with open(image, "rb") as f:
+        content = f.read()
+        f.seek(0)
+        if how == "hard link" and where != "mc":
+            # It is not the only one then.
+            rig.run(*args, code=rig.DONE if force else rig.FAILED)
+            assert rig.read_file(named) == content
+            return
+        failed = rig.run(*args, code=rig.FAILED, stdin=f)
+    assert "the image lies" in failed.err and "hint" not in failed.err
+    assert rig.read_file(image) == content
+    rig.run("verify", image)
 
 
 def test_one_existing_target_of_several_stops_the_whole_load(shm, image, there):
@@ -216,24 +447,6 @@ def test_a_load_of_a_damaged_image_leaves_what_was_there(shm, image, there, thre
     before = rig.contents(there)
     rig.run("load", image, "--to", there, "--force", "--threads", str(threads), code=rig.DAMAGED)
     assert rig.contents(there) == before
-
-
-@pytest.fixture
-def loop_device(root, shm, tmp_path):
-    backing = os.path.join(shm, "disk")
-    with open(backing, "wb") as f:
-        f.truncate(16 * MIB)
-    made = subprocess.run(
-        ["losetup", "--show", "-f", backing], capture_output=True, text=True, check=False
-    )
-    if made.returncode != 0:
-        pytest.skip(f"no loop device: {made.stderr.strip()}")
-    device = made.stdout.strip()
-    # A node of our own: whoever would replace it instead of writing to it does no harm.
-    node = str(tmp_path / "device")
-    os.mknod(node, 0o060600, os.stat(device).st_rdev)
-    yield node
-    subprocess.run(["losetup", "-d", device], check=True)
 
 
 def test_a_block_device_holds_an_image(loop_device, source, there):

@@ -223,3 +223,19 @@ def test_a_plain_user_needs_no_root(nobody, image, shm):
     loaded = rig.run("load", os.path.join(mine, "i"), **nobody)
     assert rig.read_file(source) == content
     assert "warning" not in saved.err + loaded.err
+
+
+@pytest.mark.parametrize("seconds, ns, word", [(10413792000, (1 << 63) - 1, "later"), (-10413792000, -(1 << 63), "earlier")])
+def test_a_time_that_an_image_cannot_tell_is_the_nearest(shm, image, there, seconds, ns, word):
+    """1640 and 2300; some file systems have neither."""
+    source = rig.write_file(os.path.join(shm, "mem"), b"x" * rig.PAGE)
+    try:
+        os.utime(source, (seconds, seconds))
+    except OSError:
+        pytest.skip("this file system cannot tell it either")
+    if os.stat(source).st_mtime != seconds:
+        pytest.skip("this file system cannot tell it either")
+    saved = rig.run("save", source, "-o", image)
+    assert f"mem: its time is {word} than an image can tell" in saved.err and "changed" not in saved.err
+    rig.run("load", image, "--to", there)
+    assert os.stat(os.path.join(there, "mem")).st_mtime_ns == ns

@@ -38,8 +38,8 @@ def run_codec(facts, *args, **kwargs):
 
 def test_every_file_has_a_fact():
     there = {f[: -len(".torpor")] for f in os.listdir(HERE) if f.endswith(".torpor")}
-    told = set(FACTS["good"]) | {"damaged-" + name for name in FACTS["damaged"]}
-    assert there == told and len(FACTS["good"]) >= 8 and len(FACTS["damaged"]) >= 10
+    told = set(FACTS["good"]) | {f"{kind}-{name}" for kind in ("damaged", "refused") for name in FACTS[kind]}
+    assert there == told and len(FACTS["good"]) >= 8 and len(FACTS["damaged"]) >= 10 and len(FACTS["refused"]) >= 4
 
 
 @pytest.mark.parametrize("name", sorted(FACTS["good"]))
@@ -72,6 +72,23 @@ def test_damaged(name, tmp_path):
         assert done.returncode == DAMAGED, (args, message)
         assert message.count("\n") == 1 and path_of("damaged-" + name) in message
         assert says.lower() in message.lower(), (args, message)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("way", ["indexed", "streamed"])
+@pytest.mark.parametrize("name", sorted(FACTS["refused"]))
+def test_refused(name, way, tmp_path):
+    """What is sound but newer than the reader is no damage: another exit code, and the reason by its name."""
+    path = path_of("refused-" + name)
+    for args in ["verify"], ["load", "--to", tmp_path]:
+        if way == "indexed":
+            done = run(*args, path)
+        else:
+            with open(path, "rb") as image:
+                done = run(*args, "-", input=image.read())
+        message = done.stderr.decode()
+        assert done.returncode == FAILED, (args, message)
+        assert message.count("\n") == 1 and FACTS["refused"][name] in message, (args, message)
     assert not os.listdir(tmp_path)
 
 

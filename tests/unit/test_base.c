@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "base/num.h"
@@ -140,15 +141,41 @@ static void test_tmpname(void **unused)
 {
 	char a[TMPNAME_BYTES], b[TMPNAME_BYTES], name[NAME_MAX + 1];
 
-	tmpname_make("mem", a);
-	tmpname_make("mem", b);
+	tmpname_make("mem", TMPNAME_NEW, a);
+	tmpname_make("mem", TMPNAME_NEW, b);
 	assert_int_equal(strncmp(a, ".mem.torpor-", 12), 0);
 	assert_string_not_equal(a, b);
 	memset(name, 'n', NAME_MAX);
 	name[NAME_MAX] = '\0';
-	tmpname_make(name, a);
+	tmpname_make(name, TMPNAME_NEW, a);
 	assert_true(strlen(a) <= NAME_MAX);
 	assert_non_null(strstr(a, ".torpor-"));
+}
+
+/* ---- times ---- */
+
+static void test_times_beyond_64_bits(void **unused)
+{
+	static const struct {
+		struct timespec ts;
+		int64_t ns;
+	} cases[] = {
+		{{0, 0}, 0},
+		{{1, 5}, 1000000005},
+		{{-1, 999999999}, -1},
+		{{9223372036, 854775806}, INT64_MAX - 1},
+		{{9223372036, 854775807}, INT64_MAX},
+		{{9223372036, 854775808}, INT64_MAX},
+		{{9223372037, 0}, INT64_MAX},
+		{{10413792000, 0}, INT64_MAX}, /* the year 2300 */
+		{{INT64_MAX, 999999999}, INT64_MAX},
+		{{-9223372036, 0}, -9223372036000000000},
+		{{-9223372038, 0}, INT64_MIN},
+		{{INT64_MIN, 0}, INT64_MIN},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_true(clock_timespec_ns(&cases[i].ts) == cases[i].ns);
 }
 
 int main(void)
@@ -157,6 +184,7 @@ int main(void)
 		cmocka_unit_test(test_err_chain), cmocka_unit_test(test_err_long),
 		cmocka_unit_test(test_numbers),   cmocka_unit_test(test_io),
 		cmocka_unit_test(test_lock),      cmocka_unit_test(test_tmpname),
+		cmocka_unit_test(test_times_beyond_64_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  * Proves that every codec of this build gives back what it was given, keeps to the room that it
  * was given, and that names, identifiers and levels are looked up as codec.h says.
  */
+#include <malloc.h>
 #include <stdio.h>
 
 #include "codec_rig.h"
@@ -186,7 +187,7 @@ static void test_look_up(void **unused)
 
 	for (unsigned int id = 0; id < ARRAY_LEN(names); id++) {
 		const struct codec *codec = NULL, *by_name = NULL;
-		struct err e = {""};
+		struct err e = {.text = ""};
 		int r = codec_by_id(id, &codec, &e);
 
 		assert_int_equal(codec_by_name(names[id], &by_name, NULL), r);
@@ -208,7 +209,7 @@ static void test_look_up(void **unused)
 static void test_unknown(void **unused)
 {
 	const struct codec *codec = NULL;
-	struct err e = {""};
+	struct err e = {.text = ""};
 
 	assert_int_equal(codec_by_id(4, &codec, &e), -EOPNOTSUPP);
 	assert_non_null(strstr(e.text, "4"));
@@ -226,7 +227,7 @@ static void test_unknown(void **unused)
 static void level_refused(const struct codec *codec, int level, const char *says)
 {
 	int got = 12345;
-	struct err e = {""};
+	struct err e = {.text = ""};
 
 	assert_int_equal(codec_level(codec, level, &got, &e), -ERANGE);
 	assert_int_equal(got, 12345);
@@ -267,6 +268,76 @@ static void test_zstd_levels_are_the_librarys(void **unused)
 	assert_true(codec->level_max <= ZSTD_maxCLevel());
 }
 
+/* What malloc has given out; sanitizers' says 0. */
+static size_t allocated(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+static void limit_holds(const struct codec *codec, int level, size_t raw_bytes, size_t memory_bytes)
+{
+	size_t before, bound = codec->bound(raw_bytes), n = 0;
+	uint8_t *raw = malloc(raw_bytes), *packed = malloc(bound), *out = malloc(raw_bytes);
+	struct codec_state *state;
+
+	assert_true(raw && packed && out);
+	pattern_fill(raw, raw_bytes, PATTERN_TEXT, 7);
+	state = state_of(codec, level, false);
+	before = allocated();
+	assert_int_equal(codec->limit(state, raw_bytes, memory_bytes), 0);
+	/* The last chunk of a file may be shorter: it must not take more either. */
+	for (size_t bytes = raw_bytes; bytes; bytes /= 5) {
+		assert_int_equal(codec->compress(state, packed, bound, raw, bytes, &n), 0);
+		assert_in_range(allocated() - before, 0, memory_bytes);
+		assert_int_equal(codec->decompress(state, out, bytes, packed, n), 0);
+		assert_memory_equal(out, raw, bytes);
+	}
+	codec->state_free(state);
+	free(raw);
+	free(packed);
+	free(out);
+}
+
+/* The least that a save with very many threads leaves to the codec is 1.8 MiB (chunks of 1 MiB), with 16 it is 4.6. */
+static void test_zstd_keeps_to_a_limit(void **unused)
+{
+	static const int levels[] = {-100, 1, 3, 5, 6, 8, 9, 12, 15, 16, 18, 22};
+	static const size_t raws[] = {KIB(4), KIB(64), KIB(256), MIB(1)};
+	const struct codec *codec;
+
+	assert_int_equal(codec_by_name("zstd", &codec, NULL), 0);
+	for (size_t l = 0; l < ARRAY_LEN(levels); l++)
+		for (size_t r = 0; r < ARRAY_LEN(raws); r++) {
+			limit_holds(codec, levels[l], raws[r], KIB(1700));
+			limit_holds(codec, levels[l], raws[r], KIB(4600));
+		}
+	/* No level fits: a low one is taken. */
+	limit_holds(codec, 19, MIB(1), KIB(700));
+}
+
+/* Where nothing has to be made smaller the limit changes nothing; where something has, it costs some percent. */
+static void test_zstd_limit_costs_little(void **unused)
+{
+	size_t bytes[3], memory[3] = {0, MIB(64), KIB(1700)};
+	struct rig rig;
+	const struct codec *codec;
+
+	assert_int_equal(codec_by_name("zstd", &codec, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		rig_set_up(&rig, codec, 19);
+		if (memory[i])
+			assert_int_equal(codec->limit(rig.both, MIB(1), memory[i]), 0);
+		rig_pack(&rig, MIB(1), PATTERN_TEXT, 1);
+		rig_check_good(&rig);
+		bytes[i] = rig.good_bytes;
+		rig_tear_down(&rig);
+	}
+	assert_int_equal(bytes[1], bytes[0]);
+	assert_in_range(bytes[2], bytes[0], bytes[0] * 5 / 4);
+}
+
 /* A sound frame of more than the largest chunk: the limit itself refuses, not the library. */
 static void test_zstd_larger_than_any_chunk(void **unused)
 {
@@ -301,6 +372,8 @@ int main(void)
 #ifdef HAVE_ZSTD
 		cmocka_unit_test(test_zstd_levels_are_the_librarys),
 		cmocka_unit_test(test_zstd_larger_than_any_chunk),
+		cmocka_unit_test(test_zstd_keeps_to_a_limit),
+		cmocka_unit_test(test_zstd_limit_costs_little),
 #endif
 	};
 

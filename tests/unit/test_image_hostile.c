@@ -338,9 +338,72 @@ static void test_rebuild_of_magics_ends(void **unused)
 	free(m.data);
 }
 
+/* ---- a root of gigabytes, in a file that is a hole but for its ends ---- */
+
+struct sparse {
+	uint8_t header[IMAGE_HEADER_BYTES], head[IMAGE_ROOT_HEAD_BYTES], footer[IMAGE_FOOTER_BYTES];
+	struct image_footer is;
+	uint64_t read;
+};
+
+static int sparse_read_at(void *ctx, void *buf, size_t bytes, uint64_t offset, struct err *e)
+{
+	struct sparse *s = ctx;
+
+	assert_true(offset <= s->is.image_bytes && bytes <= s->is.image_bytes - offset);
+	s->read += bytes;
+	memset(buf, 0, bytes);
+	if (offset == 0)
+		memcpy(buf, s->header, num_min(bytes, sizeof(s->header)));
+	if (offset == s->is.root_offset)
+		memcpy(buf, s->head, num_min(bytes, sizeof(s->head)));
+	if (offset == s->is.image_bytes - IMAGE_FOOTER_BYTES)
+		memcpy(buf, s->footer, num_min(bytes, sizeof(s->footer)));
+	return 0;
+}
+
+static void expect_little_read(const struct memory_image *m, bool with_head)
+{
+	const uint64_t blocks = 1 << 26;
+	struct sparse s = {
+		.is = {
+			.root_offset = (uint64_t)8 << 30,
+			.root_bytes = IMAGE_ROOT_HEAD_BYTES + blocks * IMAGE_ROOT_BLOCK_BYTES,
+			.id = num_get64(m->data + 32),
+		},
+	};
+	struct image_input input = {&s, 0, sparse_read_at};
+	struct image_reader *reader;
+	struct err e = {.text = ""};
+
+	input.bytes = s.is.image_bytes = s.is.root_offset + s.is.root_bytes + IMAGE_FOOTER_BYTES;
+	image_footer_encode(s.footer, &s.is);
+	memcpy(s.header, m->data, sizeof(s.header));
+	memcpy(s.head, m->data + find_record(m, IMAGE_ROOT, 0), sizeof(s.head));
+	num_put64(s.head + 8, s.is.root_bytes);
+	num_put64(s.head + 112, blocks);
+	if (!with_head)
+		memset(s.head, 0, sizeof(s.head));
+	assert_int_equal(image_reader_open(&input, &reader, &e), -EBADMSG);
+	assert_non_null(strstr(e.text, with_head ? "list of blocks" : "no record begins here"));
+	assert_true(s.read < MIB(2));
+}
+
+static void test_a_long_hole_is_no_root(void **unused)
+{
+	struct rig_model model = RIG_MODEL(rig_small, 4096, "none");
+	struct memory_image m = MEMORY_IMAGE_NEW;
+
+	assert_int_equal(rig_write(&m, &model, NULL), 0);
+	expect_little_read(&m, false);
+	expect_little_read(&m, true);
+	free(m.data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_long_hole_is_no_root),
 		cmocka_unit_test(test_lies),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_entries_exchanged),

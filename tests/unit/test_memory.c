@@ -23,7 +23,7 @@ static void read_all(const struct memory_items *items, uint8_t *buf, uint64_t *r
 	struct memory_span span;
 
 	*ret_hole_pages = *ret_pages = 0;
-	assert_int_equal(memory_source_new(items, &source, NULL), 0);
+	assert_int_equal(memory_source_new(items, NULL, &source, NULL), 0);
 	while (memory_source_next(source, &span, NULL) > 0) {
 		uint64_t page = span.first_page, data = 0;
 
@@ -44,7 +44,7 @@ static void read_all(const struct memory_items *items, uint8_t *buf, uint64_t *r
 		}
 		assert_true(data <= MEMORY_SPAN_PAGES);
 		*ret_pages = page;
-		memory_span_release(&span);
+		memory_span_release(&span, NULL);
 	}
 	memory_source_free(source);
 }
@@ -127,7 +127,7 @@ static void test_shrinking_file(void **state)
 	rig_make(*state, "f", data, sizeof(data), 0);
 	items = scan(*state, "f");
 	/* After it was opened. */
-	assert_int_equal(memory_source_new(&items, &source, NULL), 0);
+	assert_int_equal(memory_source_new(&items, NULL, &source, NULL), 0);
 	assert_int_equal(memory_source_next(source, &span, NULL), 1);
 	rig_grow(*state, "f", 2 * RIG_PAGE + 5);
 	assert_int_equal(memory_span_read(&span, 0, 4, buf, &e), -ESTALE);
@@ -135,12 +135,103 @@ static void test_shrinking_file(void **state)
 	assert_int_equal(memory_span_read(&span, 0, 2, buf, &e), 0);
 	memory_source_free(source); /* the span outlives it */
 	assert_int_equal(memory_span_read(&span, 1, 1, buf, &e), 0);
-	memory_span_release(&span);
+	memory_span_release(&span, NULL);
 	/* Before. */
-	assert_int_equal(memory_source_new(&items, &source, NULL), 0);
+	assert_int_equal(memory_source_new(&items, NULL, &source, NULL), 0);
 	assert_int_equal(memory_source_next(source, &span, &e), -ESTALE);
 	memory_source_free(source);
 	memory_items_free(&items);
+}
+
+static int run_to_end(struct memory_source *source, struct err *e)
+{
+	struct memory_span span;
+	int rc;
+
+	while ((rc = memory_source_next(source, &span, e)) > 0) {
+		rc = memory_span_release(&span, e);
+		if (rc < 0)
+			return rc;
+	}
+	return rc;
+}
+
+/* All that is read is there, but what comes after it was cut off: it must not become a hole. */
+static void test_shrinking_hole(void **state)
+{
+	uint8_t data[RIG_PAGE];
+	struct memory_source *source;
+	struct memory_items items;
+	struct memory_span span;
+	struct err e = {.text = ""};
+
+	pattern_fill(data, sizeof(data), PATTERN_NOISE, 1);
+	rig_make(*state, "f", data, sizeof(data), 0);
+	rig_grow(*state, "f", 8 * RIG_PAGE);
+	items = scan(*state, "f");
+	/* After all of it was found. */
+	assert_int_equal(memory_source_new(&items, NULL, &source, NULL), 0);
+	assert_int_equal(memory_source_next(source, &span, NULL), 1);
+	assert_int_equal(memory_source_next(source, &(struct memory_span){.item = 0}, NULL), 0);
+	rig_grow(*state, "f", 2 * RIG_PAGE);
+	assert_int_equal(memory_span_release(&span, &e), -ESTALE);
+	assert_non_null(strstr(e.text, "8192 instead of 32768"));
+	memory_source_free(source);
+	memory_items_free(&items);
+}
+
+/* The end of the file was not looked at yet; that it grows again does not help. */
+static void test_shrinking_end(void **state)
+{
+	const uint64_t bytes = (MEMORY_SPAN_PAGES + 8) * RIG_PAGE;
+	uint8_t *data = malloc(bytes);
+	struct memory_source *source;
+	struct memory_items items;
+	struct memory_span span;
+	struct err e = {.text = ""};
+
+	pattern_fill(data, bytes, PATTERN_NOISE, 1);
+	rig_make(*state, "f", data, bytes, 0);
+	rig_make(*state, "f", data, RIG_PAGE, 2 * bytes);
+	items = scan(*state, "f");
+	assert_int_equal(memory_source_new(&items, NULL, &source, NULL), 0);
+	assert_int_equal(memory_source_next(source, &span, NULL), 1);
+	rig_grow(*state, "f", bytes);
+	assert_int_equal(memory_source_next(source, &(struct memory_span){.item = 0}, &e), -ESTALE);
+	assert_non_null(strstr(e.text, "shrank"));
+	rig_grow(*state, "f", 2 * bytes + RIG_PAGE);
+	assert_int_equal(memory_span_release(&span, NULL), 0);
+	memory_source_free(source);
+	memory_items_free(&items);
+	free(data);
+}
+
+static void test_warning_of_changes(void **state)
+{
+	enum { NOT, WRITTEN, GROWN, AND_AGAIN_NOT, WAYS };
+	struct memory_warnings *warnings = memory_warnings_new();
+
+	for (int i = NOT; i < WAYS; i++) {
+		struct memory_source *source;
+		struct memory_items items;
+		char path[PATH_MAX];
+
+		rig_make(*state, "f", "x", 1, 0);
+		/* Long ago: the kernel's clock of files may stand still for some milliseconds. */
+		assert_int_equal(utimensat(AT_FDCWD, rig_path(*state, "f", path), (struct timespec[2]){{1, 1}, {1, 1}}, 0), 0);
+		items = scan(*state, "f");
+		assert_int_equal(memory_source_new(&items, warnings, &source, NULL), 0);
+		if (i == WRITTEN)
+			rig_make(*state, "f", "yz", 2, 0);
+		if (i == GROWN)
+			rig_grow(*state, "f", RIG_PAGE);
+		assert_int_equal(run_to_end(source, NULL), 0);
+		memory_source_free(source);
+		assert_int_equal(memory_warnings_get(warnings, 0) != NULL, i == WRITTEN || i == GROWN);
+		memory_warnings_clear(warnings);
+		memory_items_free(&items);
+	}
+	memory_warnings_free(warnings);
 }
 
 static void test_tree(void **state)
@@ -221,6 +312,7 @@ int main(void)
 		RIG_TEST(test_spans),    RIG_TEST(test_small_files),
 		RIG_TEST(test_all_hole), RIG_TEST(test_shrinking_file),
 		RIG_TEST(test_tree),     RIG_TEST(test_scan_errors),
+		RIG_TEST(test_shrinking_hole), RIG_TEST(test_shrinking_end), RIG_TEST(test_warning_of_changes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

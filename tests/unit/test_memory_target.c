@@ -64,11 +64,22 @@ static void expect_content(const struct rig *rig, const char *name, const uint8_
 	free(got);
 }
 
+/* All of it is data. */
+static int next_data(void *ctx, struct memory_data *ret, struct err *e)
+{
+	uint64_t *pages = ctx;
+
+	*ret = (struct memory_data){.item = 0, .first_page = 0, .pages = *pages, .data_pages = *pages};
+	*pages = 0;
+	return ret->pages > 0;
+}
+
 /* The way that `fill` names is taken when the file is opened; a way that is refused is left
  * alone. */
 static void check_way(const struct rig *rig, enum fill fill)
 {
 	const uint64_t pages = 1500, bytes = (pages - 1) * RIG_PAGE + 100;
+	uint64_t left = pages;
 	struct memory_item list[] = {file_item("f", bytes)};
 	struct memory_items items = {.list = list, .count = 1};
 	uint8_t *want = calloc(pages, RIG_PAGE);
@@ -76,8 +87,12 @@ static void check_way(const struct rig *rig, enum fill fill)
 	struct memory_target *t;
 
 	assert_int_equal(start(rig, &items, true, &t), 0);
-	if (fill == FILL_HUGE)
+	if (fill == FILL_HUGE) {
 		t->roots[0].fs.huge = true;
+		t->opts.next_data = next_data;
+		t->opts.data_ctx = &left;
+		assert_int_equal(fill_plan(t, NULL), 0);
+	}
 	if (fill == FILL_WRITE)
 		t->roots[0].fs.tmpfs = false;
 	assert_int_equal(memory_target_open(t, 0, &file, NULL), 0);

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/num.h"
+#include "os/beneath.h"
 #include "os/cpus.h"
 #include "os/extent.h"
 #include "os/filesystem.h"
@@ -187,6 +188,46 @@ static void test_extents(void **unused)
 	assert_int_equal(os_next_data(-1, 0, 1, &start, &end), -EBADF);
 }
 
+/* Each way of opening, on the same paths. */
+static void test_beneath(void **state)
+{
+	static int (*const ways[])(int, const char *, int) = {os_open_beneath, os_walk_beneath};
+	static const struct {
+		const char *path;
+		int want;
+	} cases[] = {
+		{"a/b/file", 0},      {"top", 0},           {"a/./b/file", 0},          {"a/to-b/file", -ELOOP},
+		{"out/file", -ELOOP}, {"a/link", -ELOOP},   {"a/../../escape", -EXDEV}, {"../escape", -EXDEV},
+		{"a/nothing", -ENOENT}, {"nothing/file", -ENOENT}, {"top/file", -ENOTDIR}, {"", -ENOENT},
+	};
+	const char *dir = *state;
+	char path[PATH_MAX];
+
+	put(dir, "in/a/b/file", "x");
+	put(dir, "in/top", "x");
+	put(dir, "file", "x");
+	put(dir, "escape", "x");
+	snprintf(path, sizeof(path), "%s/in/out", dir);
+	assert_int_equal(symlink("..", path), 0);
+	snprintf(path, sizeof(path), "%s/in/a/to-b", dir);
+	assert_int_equal(symlink("b", path), 0);
+	snprintf(path, sizeof(path), "%s/in/a/link", dir);
+	assert_int_equal(symlink("b/file", path), 0);
+	snprintf(path, sizeof(path), "%s/in", dir);
+	for (size_t way = 0; way < ARRAY_LEN(ways); way++) {
+		CLEANUP_CLOSE int in = open(path, O_PATH | O_CLOEXEC);
+
+		for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+			int fd = ways[way](in, cases[i].path, O_RDONLY | O_CLOEXEC);
+
+			if (fd < 0 ? fd != cases[i].want : cases[i].want != 0)
+				fail_msg("way %zu, \"%s\": %d", way, cases[i].path, fd);
+			if (fd >= 0)
+				close(fd);
+		}
+	}
+}
+
 static void test_filesystem(void **unused)
 {
 	CLEANUP_CLOSE int shm = open("/dev/shm", O_RDONLY | O_CLOEXEC),
@@ -211,6 +252,7 @@ int main(void)
 		cmocka_unit_test(test_allowed),
 		TEST(test_latency),
 		cmocka_unit_test(test_extents),
+		TEST(test_beneath),
 		cmocka_unit_test(test_filesystem),
 	};
 

@@ -35,7 +35,7 @@ static _Alignas(4096) uint8_t src_room[ROOM_BYTES];
 static _Alignas(4096) uint8_t dst_room[ROOM_BYTES];
 static _Alignas(4096) uint8_t expected_room[ROOM_BYTES];
 
-static const size_t page_sizes[] = {512, 1024, KIB(4), KIB(16), KIB(64)};
+static const size_t page_sizes[] = {512, 1024, KIB(4), KIB(16), KIB(16) + 512, KIB(64)};
 
 /* Where a page lies in a room; offset 0 is a whole number of cache lines. */
 static uint8_t *place(uint8_t *room, size_t off)

@@ -81,6 +81,8 @@ void bench_threads(unsigned int threads, void (*fn)(void *arg, unsigned int numb
 int bench_load(const struct bench_opts *opts);
 int bench_codec(const struct bench_opts *opts);
 int bench_limits(const struct bench_opts *opts);
+int bench_copy(const struct bench_opts *opts);
 int bench_fill(const struct bench_opts *opts);
+int bench_critical(const struct bench_opts *opts);
 
 #endif

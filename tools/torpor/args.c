@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,6 +37,17 @@ static const struct {
 	[OPT_LATENCY_GUARD] = {"latency-guard", "WHEN", 0},
 	[OPT_OFFSET] = {"offset", "SIZE", 0},
 	[OPT_LENGTH] = {"length", "SIZE", 0},
+	[OPT_INDEX] = {"index", "N", 0},
+	[OPT_STOP] = {"stop", "PID[,PID]...", 0},
+	[OPT_FREEZE] = {"freeze", "CGROUP", 0},
+	[OPT_TREE] = {"tree", NULL, 0},
+	[OPT_LIST] = {"list", NULL, 0},
+	[OPT_COPY] = {"copy", "HOW", 0},
+	[OPT_PASSES] = {"passes", "N", 0},
+	[OPT_ZERO_CHECK] = {"zero-check", "WHEN", 0},
+	[OPT_SKIP_UNREADABLE] = {"skip-unreadable", NULL, 0},
+	[OPT_ALLOW_WRITERS] = {"allow-writers", NULL, 0},
+	[OPT_BACKGROUND] = {"background", NULL, 0},
 	[OPT_PROGRESS] = {"progress", "WHEN", 0},
 	[OPT_QUIET] = {"quiet", NULL, 'q'},
 	[OPT_JSON] = {"json", "[=FD]", 0},
@@ -43,6 +55,8 @@ static const struct {
 };
 
 static const char *const guard_words[] = {"auto", "on", "off", NULL};
+static const char *const copy_words[] = {"ram", "none", "auto", NULL};
+static const char *const switch_words[] = {"on", "off", NULL};
 static const char *const progress_words[] = {"auto", "always", "never", NULL};
 
 const char *opt_spelling(enum opt_id id, char *buf, int buf_bytes)
@@ -60,6 +74,68 @@ const char *opt_spelling(enum opt_id id, char *buf, int buf_bytes)
 static int bad_value(const struct cmd *cmd, enum opt_id id, const char *word, const char *want)
 {
 	return usage_error(cmd, "--%s '%s': %s", opt_table[id].name, word, want);
+}
+
+/* Adds to what stands there already: the option may be given again. */
+static int store_pids(const struct cmd *cmd, const char *word, struct args *a)
+{
+	const char *at = word;
+
+	for (;;) {
+		size_t digits = strspn(at, "0123456789");
+		int32_t *more = reallocarray(a->stop_pids, a->n_stop_pids + 1, sizeof(*more));
+		char number[16];
+
+		if (!more)
+			return bad_value(cmd, OPT_STOP, word, "no memory");
+		a->stop_pids = more;
+		snprintf(number, sizeof(number), "%.*s", (int)num_min(digits, sizeof(number) - 1), at);
+		if (digits >= sizeof(number) || !parse_i32(number, &more[a->n_stop_pids]) || !more[a->n_stop_pids] ||
+		    (at[digits] && at[digits] != ','))
+			return bad_value(cmd, OPT_STOP, word, "not numbers of processes, as 123 or 123,456");
+		a->n_stop_pids++;
+		if (!at[digits])
+			return 0;
+		at += digits + 1;
+	}
+}
+
+/* What belongs to stopping processes. */
+static int store_stop(const struct cmd *cmd, enum opt_id id, const char *word, struct args *a)
+{
+	uint32_t choice;
+	uint64_t n;
+
+	a->has_stop_option |= id != OPT_STOP && id != OPT_FREEZE;
+	switch (id) {
+	case OPT_STOP:
+		return store_pids(cmd, word, a);
+	case OPT_FREEZE:
+		a->cgroup = word;
+		return *word ? 0 : bad_value(cmd, id, word, "an empty name");
+	case OPT_LIST:
+		a->list = true;
+		return 0;
+	case OPT_COPY:
+		return parse_choice(word, copy_words, &a->copy) ? 0 : bad_value(cmd, id, word, "not ram, none or auto");
+	case OPT_PASSES:
+		if (!parse_u64(word, 1, 1000, &n))
+			return bad_value(cmd, id, word, "not a number from 1 to 1000");
+		a->passes = (uint32_t)n;
+		return 0;
+	case OPT_ZERO_CHECK:
+		if (!parse_choice(word, switch_words, &choice))
+			return bad_value(cmd, id, word, "not on or off");
+		a->stop_flags &= ~(uint32_t)TORPOR_STOP_NO_ZERO_CHECK;
+		a->stop_flags |= choice ? TORPOR_STOP_NO_ZERO_CHECK : 0;
+		return 0;
+	default:
+		a->stop_flags |= id == OPT_TREE		     ? TORPOR_STOP_TREE
+				 : id == OPT_SKIP_UNREADABLE ? TORPOR_STOP_SKIP_UNREADABLE
+				 : id == OPT_ALLOW_WRITERS   ? TORPOR_STOP_ALLOW_WRITERS
+							     : TORPOR_STOP_BACKGROUND;
+		return 0;
+	}
 }
 
 static int store_number(const struct cmd *cmd, enum opt_id id, const char *word, struct args *a)
@@ -84,6 +160,11 @@ static int store_number(const struct cmd *cmd, enum opt_id id, const char *word,
 	case OPT_OFFSET:
 		if (!parse_size(word, &a->offset))
 			return bad_value(cmd, id, word, "not a size, as 4096 or 4K");
+		return 0;
+	case OPT_INDEX:
+		if (!parse_u64(word, 0, UINT64_MAX, &a->index))
+			return bad_value(cmd, id, word, "not a number");
+		a->has_index = true;
 		return 0;
 	default:
 		if (!parse_size(word, &a->length))
@@ -138,6 +219,8 @@ static int store(const struct cmd *cmd, enum opt_id id, const char *word, struct
 		if (!parse_choice(word, guard_words, &a->guard))
 			return bad_value(cmd, id, word, "not auto, on or off");
 		return 0;
+	case OPT_STOP ... OPT_BACKGROUND:
+		return store_stop(cmd, id, word, a);
 	case OPT_PROGRESS:
 		if (!parse_choice(word, progress_words, &choice))
 			return bad_value(cmd, id, word, "not auto, always or never");
@@ -210,6 +293,18 @@ static int not_understood(const struct cmd *cmd, int found, char *const *argv)
 	return usage_error(cmd, "unknown option '%s'", word);
 }
 
+/* The word that a long option was typed as when that is not its whole name, else NULL. */
+static const char *abbreviation(int found, char *const *argv)
+{
+	const char *word = argv[optind - 1];
+
+	if (found < LONG_ONLY)
+		return NULL;
+	if (optarg == word) /* its value is a word of its own */
+		word = argv[optind - 2];
+	return strcspn(word + 2, "=") == strlen(opt_table[opt_of(found)].name) ? NULL : word;
+}
+
 int args_parse(const struct cmd *cmd, int argc, char **argv, struct args *ret_args)
 {
 	struct args a = {.json_fd = STDOUT_FILENO};
@@ -221,6 +316,8 @@ int args_parse(const struct cmd *cmd, int argc, char **argv, struct args *ret_ar
 	while ((found = getopt_long(argc, argv, form.letters, form.options, NULL)) != -1) {
 		if (found == '?' || found == ':')
 			ret = not_understood(cmd, found, argv);
+		else if (abbreviation(found, argv))
+			ret = usage_error(cmd, "unknown option '%s'", abbreviation(found, argv));
 		else
 			ret = store(cmd, opt_of(found), optarg, &a);
 		if (ret)

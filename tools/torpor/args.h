@@ -9,6 +9,7 @@
 #define TORPOR_TOOL_ARGS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum opt_id {
@@ -25,6 +26,17 @@ enum opt_id {
 	OPT_LATENCY_GUARD,
 	OPT_OFFSET,
 	OPT_LENGTH,
+	OPT_INDEX,
+	OPT_STOP,
+	OPT_FREEZE,
+	OPT_TREE,
+	OPT_LIST,
+	OPT_COPY,
+	OPT_PASSES,
+	OPT_ZERO_CHECK,
+	OPT_SKIP_UNREADABLE,
+	OPT_ALLOW_WRITERS,
+	OPT_BACKGROUND,
 	OPT_PROGRESS,
 	OPT_QUIET,
 	OPT_JSON,
@@ -50,9 +62,19 @@ struct args {
 	uint32_t chunk_bytes;
 	int32_t level;
 	uint32_t guard; /* enum torpor_guard */
+	int32_t *stop_pids; /* of --stop, allocated; ends with the process */
+	size_t n_stop_pids;
+	const char *cgroup;
+	uint32_t stop_flags; /* enum torpor_stop_flags */
+	uint32_t copy;       /* enum torpor_copy */
+	uint32_t passes;
+	bool list;
+	bool has_stop_option; /* one that means nothing without --stop or --freeze */
 	uint64_t offset;
 	uint64_t length;
 	bool has_length;
+	uint64_t index;
+	bool has_index;
 	enum progress_when progress;
 	bool quiet;
 	bool help;

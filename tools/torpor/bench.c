@@ -70,10 +70,12 @@ const struct cmd cmd_bench = {
 	.summary = "measure loading, codecs and more on this machine",
 	.operands = "NAME [ARGUMENT]...",
 	.about = "Runs a benchmark of torpor-bench on this machine:\n\n"
-		 "  load    loaders side by side, with the latency guard and without\n"
-		 "  codec   ratio and speed of each codec\n"
-		 "  limits  save and load beside what they cannot beat\n"
-		 "  fill    ways to fill fresh shared memory\n\n"
+		 "  load      loaders side by side, with the latency guard and without\n"
+		 "  codec     ratio and speed of each codec\n"
+		 "  limits    save and load beside what they cannot beat\n"
+		 "  critical  a live service's memory saved, and what it feels of it\n"
+		 "  copy      ways to copy pages and to find the zero ones among them\n"
+		 "  fill      ways to fill fresh shared memory\n\n"
 		 "`torpor bench NAME --help` shows what a benchmark takes.\n",
 	.options = options,
 	.run_raw = run_raw,

@@ -16,6 +16,7 @@
 #define PIECE_BYTES MIB(1)
 
 static const struct opt options[] = {
+	{OPT_INDEX, "the segment by its number, as `torpor info` shows it"},
 	{OPT_OFFSET, "begin so many bytes into the segment; default 0"},
 	{OPT_LENGTH, "write so many bytes; default: to the end"},
 	{OPT_HELP, "print this help"},
@@ -93,9 +94,11 @@ static int cat(struct op *op, struct torpor_image *image)
 {
 	struct torpor_segment_info segment = TORPOR_OPTS(segment);
 	uint64_t i, end;
-	int ret;
+	int ret = 0;
 
-	ret = torpor_image_find(image, op->args->operands[1], &i);
+	i = op->args->index;
+	if (!op->args->has_index)
+		ret = torpor_image_find(image, op->args->operands[1], &i);
 	if (!ret)
 		ret = torpor_image_segment(image, i, &segment);
 	if (ret)
@@ -112,6 +115,10 @@ static int run(const struct cmd *cmd, const struct args *args)
 	struct op op;
 	int ret;
 
+	if (args->has_index && args->n_operands > 1)
+		return usage_error(cmd, "a segment is named or has its --index, not both");
+	if (!args->has_index && args->n_operands < 2)
+		return usage_error(cmd, "no segment named");
 	ret = image_must_seek(cmd, args->operands[0]);
 	if (!ret)
 		ret = op_begin(&op, cmd, args);
@@ -129,16 +136,17 @@ static int run(const struct cmd *cmd, const struct args *args)
 const struct cmd cmd_cat = {
 	.name = "cat",
 	.summary = "write the bytes of one segment to standard output",
-	.operands = "IMAGE SEGMENT [OPTION]...",
+	.operands = "IMAGE SEGMENT|--index N [OPTION]...",
 	.about =
 		"Writes the bytes of one segment to standard output; nothing is restored, and\n"
 		"only the chunks that are needed are read and checked. `torpor info IMAGE` "
 		"names\n"
 		"the segments.\n",
 	.options = options,
-	.notes = "A SIZE is a number of bytes, or of KiB, MiB or GiB with K, M or G behind "
-		 "it.\n",
-	.operands_min = 2,
+	.notes = "A SIZE is a number of bytes, or of KiB, MiB, GiB, TiB or PiB with K, M, G, T or\n"
+		 "P behind it. A name is given as it is, not as `torpor info` shows odd ones (\\n,\n"
+		 "\\xHH): use --index for these.\n",
+	.operands_min = 1,
 	.operands_max = 2,
 	.run = run,
 };

@@ -31,7 +31,7 @@ struct cmd {
 };
 
 extern const struct cmd cmd_save, cmd_load, cmd_info, cmd_verify, cmd_cat, cmd_rebuild,
-	cmd_bench;
+	cmd_thaw, cmd_bench, cmd_help;
 
 /* Prints the help of one command to standard output; all of it fits 80 columns. */
 void help_command(const struct cmd *cmd);

@@ -82,20 +82,20 @@ static void put_facts(const struct torpor_image_info *info)
 	       text_size(info->zero_bytes, b), text_size(info->hole_bytes, c));
 	if (info->unpreserved_bytes)
 		printf(", %s left out", text_size(info->unpreserved_bytes, a));
-	printf("\nstored     %s, codec %s, %" PRIu64 " chunks of up to %s\n",
-	       text_size(info->stored_bytes, a), info->codec, info->chunks,
-	       text_size(info->chunk_bytes, b));
+	printf("\nstored     %s, codec ", text_size(info->stored_bytes, a));
+	text_put_name(stdout, info->codec);
+	printf(", %" PRIu64 " chunks of up to %s\n", info->chunks, text_size(info->chunk_bytes, b));
 	printf("image      %s, ratio %.2f\n", text_size(info->image_bytes, a),
 	       info->image_bytes ? (double)present / (double)info->image_bytes : 0.0);
 	printf("segments   %" PRIu64 "\n", info->segments);
 }
 
-static void put_segment(const struct torpor_segment_info *s)
+static void put_segment(uint64_t i, const struct torpor_segment_info *s)
 {
 	char owner[24], size[TEXT_NUMBER_BYTES];
 
 	snprintf(owner, sizeof(owner), "%u:%u", s->uid, s->gid);
-	printf("%-7s %04o %-11s %10s  ", kind_word(s->kind), s->mode, owner,
+	printf("%6" PRIu64 "  %-7s %04o %-11s %10s  ", i, kind_word(s->kind), s->mode, owner,
 	       text_size(s->bytes, size));
 	put_time(s->mtime_ns);
 	fputs("  ", stdout);
@@ -136,12 +136,13 @@ static void json_facts(struct json *j, const struct torpor_image_info *info)
 	json_string(j, "codec", info->codec);
 }
 
-static void json_segment(struct json *j, const struct torpor_segment_info *s)
+static void json_segment(struct json *j, uint64_t i, const struct torpor_segment_info *s)
 {
 	char mode[8];
 
 	snprintf(mode, sizeof(mode), "%04o", s->mode & 07777);
 	json_open(j, NULL, '{');
+	json_u64(j, "index", i);
 	json_string(j, "kind", kind_word(s->kind));
 	json_name(j, "name", s->name);
 	json_name(j, "origin", s->origin);
@@ -166,9 +167,9 @@ static int put_segments(struct op *op, struct torpor_image *image, uint64_t n)
 		if (ret)
 			return ret;
 		if (op->args->json)
-			json_segment(&op->json, &segment);
+			json_segment(&op->json, i, &segment);
 		else
-			put_segment(&segment);
+			put_segment(i, &segment);
 	}
 	return 0;
 }

@@ -57,27 +57,36 @@ void json_string(struct json *j, const char *key, const char *value)
 	put_string(j->f, value);
 }
 
-static bool is_utf8(const char *s)
+bool json_is_text(const char *value)
 {
 	size_t bytes;
 
-	for (; *s; s += bytes) {
-		bytes = utf8_bytes(s);
+	for (; *value; value += bytes) {
+		bytes = utf8_bytes(value);
 		if (!bytes)
 			return false;
 	}
 	return true;
 }
 
+void json_hex(struct json *j, const char *key, const char *value)
+{
+	before_value(j, key);
+	fputc('"', j->f);
+	for (; *value; value++)
+		fprintf(j->f, "%02x", (unsigned char)*value);
+	fputc('"', j->f);
+}
+
 void json_name(struct json *j, const char *key, const char *value)
 {
+	char key_hex[64];
+
 	json_string(j, key, value);
-	if (is_utf8(value))
+	if (json_is_text(value))
 		return;
-	fprintf(j->f, ", \"%s_hex\": \"", key);
-	for (const char *s = value; *s; s++)
-		fprintf(j->f, "%02x", (unsigned char)*s);
-	fputc('"', j->f);
+	snprintf(key_hex, sizeof(key_hex), "%s_hex", key);
+	json_hex(j, key_hex, value);
 }
 
 void json_u64(struct json *j, const char *key, uint64_t value)

@@ -23,6 +23,8 @@ void json_open(struct json *j, const char *key, char bracket); /* '{' or '[' */
 void json_close(struct json *j, char bracket);                 /* '}' or ']' */
 void json_string(struct json *j, const char *key, const char *value);
 void json_name(struct json *j, const char *key, const char *value);
+bool json_is_text(const char *value); /* json_string() would lose nothing of it */
+void json_hex(struct json *j, const char *key, const char *value);
 void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_real(struct json *j, const char *key, double value);

@@ -6,7 +6,7 @@
 
 static const struct opt options[] = {
 	{OPT_TO, "restore under DIR; default: where it came from"},
-	{OPT_FORCE, "replace files and folders that exist"},
+	{OPT_FORCE, "replace files and folders that exist, a folder with\nall that is in it"},
 	{OPT_TRUST_PATHS,
 	 "restore to where it came from although others\nmay have written the image"},
 	{OPT_THREADS, "workers; default: the CPUs it may use"},

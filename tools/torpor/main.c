@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@
 #include "text.h"
 
 static const struct cmd *const commands[] = {
-	&cmd_save, &cmd_load, &cmd_info, &cmd_verify, &cmd_cat, &cmd_rebuild, &cmd_bench,
+	&cmd_save, &cmd_load, &cmd_info, &cmd_verify, &cmd_cat, &cmd_rebuild,
+	&cmd_thaw, &cmd_bench, &cmd_help,
 };
 
 static const struct cmd *find_command(const char *name)
@@ -34,8 +36,7 @@ static int help_all(void)
 	      stdout);
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		printf("  %-10s%s\n", commands[i]->name, commands[i]->summary);
-	fputs("  help      show the help of a command\n\n"
-	      "Options:\n"
+	fputs("\nOptions:\n"
 	      "  -h, --help      print this help; after a command, the command's\n"
 	      "  -V, --version   print the version\n\n"
 	      "For example:\n"
@@ -51,17 +52,46 @@ static int unknown_command(const char *name)
 	return usage_error(NULL, "unknown command '%s'", name);
 }
 
-static int help(const char *name)
+static int help(const struct cmd *cmd, const struct args *args)
 {
-	const struct cmd *cmd = name ? find_command(name) : NULL;
+	const struct cmd *about;
 
-	if (!name)
+	if (!args->n_operands)
 		return help_all();
-	if (!cmd)
-		return unknown_command(name);
-	help_command(cmd);
+	about = find_command(args->operands[0]);
+	if (!about)
+		return unknown_command(args->operands[0]);
+	help_command(about);
 	return EXIT_DONE;
 }
+
+/* A load of many files from many folders holds a descriptor for each; the soft limit is for those who use select(2). */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
+static const struct opt help_options[] = {
+	{OPT_HELP, "print this help"},
+	{OPT_END, NULL},
+};
+
+/* It stands here since it looks through the table. */
+const struct cmd cmd_help = {
+	.name = "help",
+	.summary = "show the help of a command",
+	.operands = "[COMMAND]",
+	.about = "Shows the help of a command, as `torpor COMMAND --help` does, or the list of all\n"
+		 "commands.\n",
+	.options = help_options,
+	.operands_max = 1,
+	.run = help,
+};
 
 static int run_command(const struct cmd *cmd, int argc, char **argv)
 {
@@ -85,7 +115,23 @@ static int run_command(const struct cmd *cmd, int argc, char **argv)
 	 */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	raise_file_limit();
 	return cmd->run(cmd, &args);
+}
+
+/* An option in the place of a command stands alone. */
+static int option(int argc, char **argv)
+{
+	const bool wants_help = strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0;
+
+	if (!wants_help && strcmp(argv[1], "--version") != 0 && strcmp(argv[1], "-V") != 0)
+		return usage_error(NULL, "unknown option '%s'", argv[1]);
+	if (argc > 2)
+		return usage_error(NULL, "'%s' is too much", argv[2]);
+	if (wants_help)
+		return help_all();
+	printf("torpor %s\n", torpor_version());
+	return EXIT_DONE;
 }
 
 static int dispatch(int argc, char **argv)
@@ -94,16 +140,8 @@ static int dispatch(int argc, char **argv)
 
 	if (argc < 2)
 		return usage_error(NULL, "no command named");
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-		return help_all();
-	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
-		printf("torpor %s\n", torpor_version());
-		return EXIT_DONE;
-	}
-	if (strcmp(argv[1], "help") == 0)
-		return help(argc > 2 ? argv[2] : NULL);
 	if (argv[1][0] == '-')
-		return usage_error(NULL, "unknown option '%s'", argv[1]);
+		return option(argc, argv);
 	cmd = find_command(argv[1]);
 	return cmd ? run_command(cmd, argc - 1, argv + 1) : unknown_command(argv[1]);
 }

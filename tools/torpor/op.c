@@ -73,6 +73,8 @@ static const char *hint_for(const struct op *op)
 	for (const struct opt *opt = op->cmd->options; opt->id != OPT_END; opt++) {
 		if (opt->id == OPT_FORCE && op->result == -EEXIST)
 			return "--force replaces it";
+		if (opt->id == OPT_CODEC && op->result == -ENOTBLK)
+			return "-o - writes to standard output, wherever that leads";
 		if (opt->id == OPT_TO && op->result == -EPERM && !op->args->to)
 			return "--to DIR restores elsewhere, --trust-paths trusts the image";
 	}
@@ -128,18 +130,36 @@ int op_failed(struct op *op, int code)
 	return code;
 }
 
+/* Warnings name files: where one of them is no text, all follow as bytes, in the same order. */
+static void put_warnings(struct op *op)
+{
+	struct json *j = &op->json;
+	const char *warning;
+	bool text = true;
+
+	json_open(j, "warnings", '[');
+	for (size_t i = 0; (warning = torpor_warning(op->ctx, i)); i++) {
+		json_string(j, NULL, warning);
+		text = text && json_is_text(warning);
+	}
+	json_close(j, ']');
+	if (text)
+		return;
+	json_open(j, "warnings_hex", '[');
+	for (size_t i = 0; (warning = torpor_warning(op->ctx, i)); i++)
+		json_hex(j, NULL, warning);
+	json_close(j, ']');
+}
+
 /* What the exit code says, in words; last, so that it holds for all that stands before it. */
 static void put_outcome(struct op *op)
 {
-	const char *warning, *message = torpor_error(op->ctx);
+	const char *message = torpor_error(op->ctx);
 	struct json *j = &op->json;
 
-	json_open(j, "warnings", '[');
-	for (size_t i = 0; (warning = torpor_warning(op->ctx, i)); i++)
-		json_string(j, NULL, warning);
-	json_close(j, ']');
+	put_warnings(op);
 	if (op->result) {
-		json_string(j, "error", *message ? message : strerror(-op->result));
+		json_name(j, "error", *message ? message : strerror(-op->result));
 		json_string(j, "error_code", strerrorname_np(-op->result));
 	}
 	json_i64(j, "exit", op->code);

@@ -47,7 +47,7 @@ bool parse_i32(const char *word, int32_t *ret)
 
 bool parse_size(const char *word, uint64_t *ret)
 {
-	static const char letters[] = "KMG";
+	static const char letters[] = "KMGTP";
 	const char *rest, *letter;
 	uint64_t n;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "list.h"
 #include "text.h"
 
 /*
@@ -50,11 +51,35 @@ static void put_memory(FILE *f, const struct torpor_report *r)
 	}
 }
 
+/* The critical section, where there was one. */
+static void put_critical(FILE *f, const struct torpor_report *r)
+{
+	double copy_s = (double)r->copy_ns / 1e9;
+
+	if (!r->critical_ns)
+		return;
+	fprintf(f, "%-10s%10.1f ms  %u process%s, %u thread%s stood still", "critical", (double)r->critical_ns / 1e6,
+		r->processes, r->processes == 1 ? "" : "es", r->stopped_threads, r->stopped_threads == 1 ? "" : "s");
+	if (r->copy_used == TORPOR_COPY_NONE)
+		fputs(" until all was written\n", f);
+	else
+		fprintf(f, "; stop %.1f ms, copy %.1f ms (%.2f GB/s)\n", (double)r->stop_ns / 1e6, copy_s * 1e3,
+			r->copy_ns ? (double)r->looked_bytes / 1e9 / copy_s : 0);
+	if (r->passes > 1)
+		fprintf(f, "%-10s%10u     %.2f GB copied before the stop, %.2f GB in it\n", "passes", r->passes,
+			(double)r->precopied_bytes / 1e9, (double)r->looked_bytes / 1e9);
+	if (r->unreadable_bytes) {
+		put_size(f, "unreadable", r->unreadable_bytes);
+		fputs("   saved as holes\n", f);
+	}
+}
+
 static void put_report(FILE *f, const struct op *op, const struct torpor_report *r)
 {
 	put_memory(f, r);
 	put_size(f, "stored", r->stored_bytes);
-	fprintf(f, "   codec %s", r->codec);
+	fputs("   codec ", f);
+	text_put_name(f, r->codec);
 	if (op->cmd == &cmd_save)
 		fprintf(f, " (level %d)", r->level);
 	fprintf(f, ", ratio %.2f\n", quotient(r->data_bytes, r->stored_bytes));
@@ -63,6 +88,7 @@ static void put_report(FILE *f, const struct op *op, const struct torpor_report 
 	fprintf(f, "%-10s%10.2f s   %.2f GB/s, CPU %.2f s, %u thread%s\n", "time",
 		(double)r->wall_ns / 1e9, bytes_per_second(r) / 1e9, (double)r->cpu_ns / 1e9,
 		r->threads, r->threads == 1 ? "" : "s");
+	put_critical(f, r);
 	if (op->cmd == &cmd_save)
 		return;
 	fputs(r->guard_held ? "latency guard held" : "latency guard not held: ", f);
@@ -88,10 +114,24 @@ static void put_json(struct json *j, const struct op *op, const struct torpor_re
 	json_real(j, "bytes_per_second", bytes_per_second(r));
 	json_u64(j, "threads", r->threads);
 	json_string(j, "codec", r->codec);
-	if (op->cmd == &cmd_save) {
+	if (op->cmd == &cmd_save)
 		json_i64(j, "level", r->level);
-		return;
+	if (r->critical_ns) {
+		json_u64(j, "critical_ns", r->critical_ns);
+		json_u64(j, "stop_ns", r->stop_ns);
+		json_u64(j, "copy_ns", r->copy_ns);
+		json_u64(j, "pause_ns", r->pause_ns);
+		json_u64(j, "copied_bytes", r->copied_bytes);
+		json_u64(j, "looked_bytes", r->looked_bytes);
+		json_u64(j, "precopied_bytes", r->precopied_bytes);
+		json_u64(j, "unreadable_bytes", r->unreadable_bytes);
+		json_u64(j, "processes", r->processes);
+		json_u64(j, "stopped_threads", r->stopped_threads);
+		json_u64(j, "passes", r->passes);
+		json_string(j, "copy", r->copy_used == TORPOR_COPY_RAM ? "ram" : "none");
 	}
+	if (op->cmd == &cmd_save && !r->critical_ns)
+		return;
 	json_bool(j, "guard_held", r->guard_held != 0);
 	json_string(j, "guard_reason", r->guard_reason);
 }
@@ -99,17 +139,25 @@ static void put_json(struct json *j, const struct op *op, const struct torpor_re
 int report_end(struct op *op, int result, const struct torpor_report *report, const char *image)
 {
 	const struct args *args = op->args;
+	struct torpor_memory *found = NULL;
 	int code = op_done(op, result);
 	bool image_on_stdout = args->output && strcmp(args->output, "-") == 0;
 
+	if (code == EXIT_DONE)
+		torpor_memory_saved(op->ctx, &found);
 	if (args->json) {
 		op_json_begin(op, image);
 		if (op->json.f && code == EXIT_DONE)
 			put_json(&op->json, op, report);
+		if (op->json.f && found)
+			list_put_json(&op->json, found);
 		op_json_end(op);
 	} else if (code == EXIT_DONE && !args->quiet) {
 		put_report(image_on_stdout ? stderr : stdout, op, report);
+		if (found)
+			list_put(image_on_stdout ? stderr : stdout, found);
 	}
+	torpor_memory_free(found);
 	return op_end(op);
 }
 

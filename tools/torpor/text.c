@@ -41,21 +41,40 @@ size_t utf8_bytes(const char *s)
 	return bytes;
 }
 
-/* C0, DEL, C1, line and paragraph separators, and the marks that turn the direction of text. */
-static bool is_hidden(const char *s, size_t bytes)
+/* The code point of a character that utf8_bytes() has found to be one. */
+static uint32_t code_point(const char *s, size_t bytes)
 {
-	unsigned char a = (unsigned char)s[0], c;
+	uint32_t point = (unsigned char)s[0];
 
 	if (bytes == 1)
-		return a < 0x20 || a == 0x7f;
-	if (bytes == 2)
-		return a == 0xc2 && (unsigned char)s[1] < 0xa0;
-	if (bytes != 3 || a != 0xe2)
-		return false;
-	c = (unsigned char)s[2];
-	if ((unsigned char)s[1] == 0x80)
-		return c == 0x8e || c == 0x8f || (c >= 0xa8 && c <= 0xae);
-	return (unsigned char)s[1] == 0x81 && c >= 0xa6 && c <= 0xa9;
+		return point;
+	point &= 0x7fu >> bytes;
+	for (size_t i = 1; i < bytes; i++)
+		point = point << 6 | ((unsigned char)s[i] & 0x3f);
+	return point;
+}
+
+/*
+ * What moves a terminal's cursor, turns the direction of text, or is not seen at all, so that two names
+ * look the same: control characters, line and paragraph separators, and Unicode's format characters.
+ */
+static bool is_hidden(const char *s, size_t bytes)
+{
+	static const struct {
+		uint32_t first, last;
+	} hidden[] = {
+		{0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},
+		{0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x180e, 0x180e},
+		{0x200b, 0x200f},   {0x2028, 0x202e},   {0x2060, 0x206f},   {0xfeff, 0xfeff},
+		{0xfff9, 0xfffb},   {0xe0000, 0xe007f},
+	};
+	uint32_t point = code_point(s, bytes);
+
+	for (size_t i = 0; i < ARRAY_LEN(hidden); i++) {
+		if (point >= hidden[i].first && point <= hidden[i].last)
+			return true;
+	}
+	return false;
 }
 
 static void put_escaped(FILE *f, const char *s, size_t bytes)

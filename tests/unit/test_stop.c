@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+/*
+ * Stopping processes by ptrace: all threads stand still, go on as they were, lose no signal and no exit status, and go on
+ * whatever becomes of who stopped them.  Families of processes are in test_stop_tree.c.
+ */
+#include "stop_rig.h"
+
+#include <sys/ptrace.h>
+
+static void test_stop_and_go_many_times(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, count);
+	struct live_stop *s;
+	size_t n;
+	int i;
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	expect_moving(r->box);
+	for (i = 0; i < 100; i++) {
+		stop_now(s);
+		assert_int_equal(state_of(pid), 't');
+		assert_int_equal(live_stop_threads(s), 1);
+		assert_int_equal(live_stop_pids(s, &n)[0], pid);
+		assert_int_equal(n, 1);
+		expect_still(r->box);
+		assert_int_equal(live_stop_go(s, NULL), 0);
+		assert_int_equal(live_stop_go(s, NULL), 0);
+		expect_moving(r->box);
+	}
+	/* Freeing lets go, too. */
+	stop_now(s);
+	live_stop_free(s);
+	expect_moving(r->box);
+	live_stop_free(NULL);
+}
+
+static void many_threads(struct box *b)
+{
+	int i;
+
+	for (i = 1; i < THREADS_MAX; i++)
+		start_thread(count_in_thread, &b->counters[i]);
+	count(b);
+}
+
+static bool all_moved(const struct box *b, const uint64_t *before)
+{
+	int i;
+
+	for (i = 0; i < THREADS_MAX; i++) {
+		if (b->counters[i] == before[i])
+			return false;
+	}
+	return true;
+}
+
+static void test_many_threads(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, many_threads);
+	uint64_t before[THREADS_MAX] = {0};
+	struct live_stop *s;
+	int round, i;
+
+	wait_until(all_moved(r->box, before));
+	s = new_stop(&pid, 1, false);
+	for (round = 0; round < 10; round++) {
+		stop_now(s);
+		assert_true(all_in(pid, "t"));
+		assert_int_equal(live_stop_threads(s), THREADS_MAX);
+		expect_still(r->box);
+		for (i = 0; i < THREADS_MAX; i++)
+			before[i] = r->box->counters[i];
+		live_stop_go(s, NULL);
+		wait_until(all_moved(r->box, before));
+	}
+	live_stop_free(s);
+}
+
+static void *count_once(void *arg)
+{
+	(*(_Atomic uint64_t *)arg)++;
+	return NULL;
+}
+
+/* Threads come and go: each of two makes others all the time. */
+static void *make_threads(void *arg)
+{
+	for (;;) {
+		pthread_t thread;
+
+		if (pthread_create(&thread, NULL, count_once, arg) == 0)
+			pthread_join(thread, NULL);
+	}
+	return NULL;
+}
+
+static void thread_maker(struct box *b)
+{
+	start_thread(make_threads, &b->counters[1]);
+	b->ready = true;
+	make_threads(&b->counters[0]);
+}
+
+static void test_threads_that_come_and_go(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, thread_maker);
+	struct live_stop *s;
+	int i;
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	for (i = 0; i < 200; i++) {
+		stop_now(s);
+		assert_true(all_in(pid, "t"));
+		expect_still(r->box);
+		live_stop_go(s, NULL);
+		expect_moving(r->box);
+	}
+	live_stop_free(s);
+}
+
+static void leader_ends(struct box *b)
+{
+	start_thread(count_in_thread, &b->counters[0]);
+	b->ready = true;
+	pthread_exit(NULL);
+}
+
+static void test_first_thread_has_ended(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, leader_ends);
+	struct live_stop *s;
+
+	wait_until(state_of(pid) == 'Z');
+	s = new_stop(&pid, 1, false);
+	stop_now(s);
+	assert_int_equal(live_stop_threads(s), 1);
+	expect_still(r->box);
+	live_stop_go(s, NULL);
+	expect_moving(r->box);
+	live_stop_free(s);
+}
+
+/* At the moment of the stop: either way it is soon over. */
+static void test_first_thread_ends_meanwhile(void **state)
+{
+	struct rig *r = *state;
+	uint64_t begin = clock_mono_ns();
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		pid_t pid = rig_child(r, leader_ends);
+		struct live_stop *s;
+
+		while (!r->box->ready)
+			;
+		s = new_stop(&pid, 1, false);
+		stop_now(s);
+		expect_still(r->box);
+		live_stop_free(s);
+		expect_moving(r->box);
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		rig_forget(r, pid);
+		r->box->ready = false;
+	}
+	assert_true(clock_mono_ns() - begin < 10000000000u);
+}
+
+/* ---- as they were before ---- */
+
+static void test_stopped_before_stays_stopped(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, many_threads);
+	struct live_stop *s;
+	int i;
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	kill(pid, SIGSTOP);
+	wait_until(all_in(pid, "T"));
+	for (i = 0; i < 20; i++) {
+		stop_now(s);
+		expect_still(r->box);
+		live_stop_go(s, NULL);
+		wait_until(all_in(pid, "T"));
+	}
+	expect_still(r->box);
+	/* What ends its stop while we hold it is not lost. */
+	stop_now(s);
+	kill(pid, SIGCONT);
+	expect_still(r->box);
+	live_stop_go(s, NULL);
+	expect_moving(r->box);
+	/* And what stops it. */
+	stop_now(s);
+	kill(pid, SIGSTOP);
+	live_stop_go(s, NULL);
+	wait_until(all_in(pid, "T"));
+	live_stop_free(s);
+}
+
+static struct box *handlers_box;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	struct box *b = handlers_box;
+
+	/* Queued ones come in their order, each with its number. */
+	if (sig != SIGUSR1 && (uint64_t)info->si_value.sival_int != b->signals)
+		b->out_of_order++;
+	b->signals++;
+}
+
+static void count_signals(struct box *b)
+{
+	struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+
+	handlers_box = b;
+	sigaction(SIGUSR1, &action, NULL);
+	sigaction(SIGRTMIN, &action, NULL);
+	count(b);
+}
+
+static void test_signals_sent_while_stopped_come_later(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, count_signals);
+	struct live_stop *s;
+	uint64_t i;
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	for (i = 0; i < 50; i++) {
+		stop_now(s);
+		assert_int_equal(r->box->signals, i);
+		kill(pid, SIGUSR1);
+		expect_still(r->box);
+		assert_int_equal(r->box->signals, i);
+		live_stop_go(s, NULL);
+		wait_until(r->box->signals > i);
+		assert_int_equal(r->box->signals, i + 1);
+	}
+	live_stop_free(s);
+}
+
+#define SIGNALS 4000
+
+struct sender {
+	pid_t pid;
+	_Atomic bool done;
+};
+
+static void *send_signals(void *arg)
+{
+	struct sender *sender = arg;
+	int i;
+
+	for (i = 0; i < SIGNALS; i++) {
+		while (sigqueue(sender->pid, SIGRTMIN, (union sigval){.sival_int = i}) < 0)
+			;
+	}
+	sender->done = true;
+	return NULL;
+}
+
+/* A signal may be on its way when the stop comes: it is not lost, nor doubled, nor out of order, nor without its value. */
+static void test_no_signal_is_lost(void **state)
+{
+	struct rig *r = *state;
+	struct sender sender = {.pid = rig_child(r, count_signals)};
+	struct live_stop *s;
+	pthread_t thread;
+	int stops = 0;
+
+	wait_until(r->box->ready);
+	s = new_stop(&sender.pid, 1, false);
+	assert_int_equal(pthread_create(&thread, NULL, send_signals, &sender), 0);
+	while (!sender.done || stops < 50) {
+		stop_now(s);
+		expect_still(r->box);
+		live_stop_go(s, NULL);
+		stops++;
+	}
+	pthread_join(thread, NULL);
+	wait_until(r->box->signals == SIGNALS);
+	assert_int_equal(r->box->out_of_order, 0);
+	live_stop_free(s);
+}
+
+/* ---- ends ---- */
+
+static void end_when_told(struct box *b)
+{
+	b->ready = true;
+	while (!b->flag)
+		;
+	_exit(42);
+}
+
+static int status_of(struct rig *r, pid_t pid)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	rig_forget(r, pid);
+	return status;
+}
+
+static void test_ended_before(void **state)
+{
+	struct rig *r = *state;
+	pid_t pids[2] = {rig_child(r, count), rig_child(r, end_when_told)};
+	struct live_stop *s;
+	struct err e;
+	pid_t gone = pids[1];
+
+	wait_until(r->box->ready);
+	s = new_stop(pids, 2, false);
+	r->box->flag = true;
+	wait_until(state_of(gone) == 'Z');
+	assert_int_equal(live_stop_now(s, NULL, &e), -ESRCH);
+	assert_non_null(strstr(e.text, "ended before it could be stopped"));
+	/* The other one runs. */
+	expect_moving(r->box);
+	live_stop_free(s);
+	expect_refused(&gone, 1, false, -ESRCH, "has ended");
+	assert_int_equal(WEXITSTATUS(status_of(r, gone)), 42);
+	expect_refused(&gone, 1, false, -ESRCH, "there is no process");
+}
+
+/* Ours to wait for, though it was traced when it ended. */
+static void test_exit_status_of_a_child_is_its_parents(void **state)
+{
+	struct rig *r = *state;
+	int i;
+
+	for (i = 0; i < 60; i++) {
+		pid_t pid = rig_child(r, end_when_told);
+		struct live_stop *s;
+		int rc;
+
+		wait_until(r->box->ready);
+		s = new_stop(&pid, 1, false);
+		r->box->flag = true;
+		rc = live_stop_now(s, NULL, NULL);
+		assert_true(rc == 0 || rc == -ESRCH);
+		live_stop_free(s);
+		assert_int_equal(WEXITSTATUS(status_of(r, pid)), 42);
+		r->box->flag = r->box->ready = false;
+	}
+}
+
+static void test_killed_while_stopped(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, many_threads);
+	struct live_stop *s;
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	stop_now(s);
+	kill(pid, SIGKILL);
+	wait_until(state_of(pid) == 'Z');
+	live_stop_go(s, NULL);
+	assert_int_equal(WTERMSIG(status_of(r, pid)), SIGKILL);
+	live_stop_free(s);
+}
+
+/* A process that stops another one, and is killed. */
+static void stop_and_hang(struct box *b)
+{
+	pid_t pid = b->pids[0];
+	struct live_stop *s = new_stop(&pid, 1, false);
+
+	stop_now(s);
+	b->flag = true;
+	pause();
+}
+
+static void test_killed_tracer_lets_go(void **state)
+{
+	struct rig *r = *state;
+	int i;
+
+	r->box->pids[0] = rig_child(r, many_threads);
+	wait_until(r->box->ready);
+	for (i = 0; i < 20; i++) {
+		pid_t tracer = rig_child(r, stop_and_hang);
+
+		wait_until(r->box->flag);
+		assert_true(all_in(r->box->pids[0], "t"));
+		expect_still(r->box);
+		kill(tracer, SIGKILL);
+		assert_int_equal(WTERMSIG(status_of(r, tracer)), SIGKILL);
+		assert_true(all_in(r->box->pids[0], "RSD"));
+		expect_moving(r->box);
+		r->box->flag = false;
+	}
+}
+
+/* ---- what cannot be stopped ---- */
+
+static void trace_it(struct box *b)
+{
+	if (ptrace(PTRACE_SEIZE, b->pids[0], NULL, NULL) < 0)
+		_exit(1);
+	b->flag = true;
+	pause();
+}
+
+static void test_debugger_is_named(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, many_threads), tracer;
+	struct live_stop *s;
+	struct err e;
+	char want[64];
+
+	wait_until(r->box->ready);
+	s = new_stop(&pid, 1, false);
+	r->box->pids[0] = pid;
+	tracer = rig_child(r, trace_it);
+	wait_until(r->box->flag);
+	snprintf(want, sizeof(want), "process %d (", tracer);
+	expect_refused(&pid, 1, false, -EPERM, want);
+	/* It came in between. */
+	assert_int_equal(live_stop_now(s, NULL, &e), -EPERM);
+	assert_non_null(strstr(e.text, want));
+	expect_moving(r->box);
+	kill(tracer, SIGKILL);
+	status_of(r, tracer);
+	stop_now(s);
+	expect_still(r->box);
+	live_stop_free(s);
+	expect_moving(r->box);
+}
+
+static void test_what_is_refused(void **state)
+{
+	static const pid_t zero = 0, negative = -5, kthreadd = 2;
+	pid_t self = getpid(), parent = getppid();
+	struct os_proc_stat stat;
+
+	expect_refused(&zero, 1, false, -EINVAL, "0 is not a process");
+	expect_refused(&negative, 1, false, -EINVAL, "-5 is not a process");
+	expect_refused(&self, 1, false, -EINVAL, "this process itself");
+	expect_refused(&parent, 1, true, -EINVAL, "this process does");
+	if (os_proc_stat(2, 2, &stat) == 0 && stat.kernel_thread)
+		expect_refused(&kthreadd, 1, false, -EPERM, "kernel thread");
+}
+
+static void wait_in_vfork(struct box *b)
+{
+	b->ready = true;
+	/* The child has its parent's memory: it must not return. */
+	if (vfork() == 0) {
+		b->pids[0] = getpid();
+		while (!b->flag)
+			;
+		_exit(0);
+	}
+	count(b);
+}
+
+static void *set_later(void *arg)
+{
+	nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+	*(atomic_bool *)arg = true;
+	return NULL;
+}
+
+/* A parent in vfork(2) cannot be stopped: giving up is possible meanwhile, and it can be when it is over. */
+static void test_cancel_while_it_does_not_stop(void **state)
+{
+	struct rig *r = *state;
+	pid_t pid = rig_child(r, wait_in_vfork);
+	atomic_bool cancel = false;
+	struct live_stop *s;
+	pthread_t thread;
+
+	wait_until(r->box->pids[0]);
+	s = new_stop(&pid, 1, false);
+	assert_int_equal(pthread_create(&thread, NULL, set_later, &cancel), 0);
+	assert_int_equal(live_stop_now(s, &cancel, NULL), -ECANCELED);
+	pthread_join(thread, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, set_later, &r->box->flag), 0);
+	stop_now(s);
+	pthread_join(thread, NULL);
+	expect_still(r->box);
+	live_stop_free(s);
+	r->box->pids[0] = 0;
+	expect_moving(r->box);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		RIG_TEST(test_stop_and_go_many_times),
+		RIG_TEST(test_many_threads),
+		RIG_TEST(test_threads_that_come_and_go),
+		RIG_TEST(test_first_thread_has_ended),
+		RIG_TEST(test_first_thread_ends_meanwhile),
+		RIG_TEST(test_stopped_before_stays_stopped),
+		RIG_TEST(test_signals_sent_while_stopped_come_later),
+		RIG_TEST(test_no_signal_is_lost),
+		RIG_TEST(test_ended_before),
+		RIG_TEST(test_exit_status_of_a_child_is_its_parents),
+		RIG_TEST(test_killed_while_stopped),
+		RIG_TEST(test_killed_tracer_lets_go),
+		RIG_TEST(test_debugger_is_named),
+		RIG_TEST(test_what_is_refused),
+		RIG_TEST(test_cancel_while_it_does_not_stop),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
