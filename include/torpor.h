@@ -2,28 +2,27 @@
 /*
  * libtorpor: carry big memory across a restart.
  *
- * This is the only installed header, and it is the contract.  Conventions, for every function
- * here unless its comment says otherwise:
+ * This is the only installed header, and it is the contract.  Conventions, where a comment does not say otherwise:
  *
- * - Functions return 0 or a negative errno.  The context then holds one message, whole and
- *   readable, from the outermost layer to the innermost: "cannot load x.torpor: chunk at offset
- *   4096 (segment "mem", pages 0-31): hash differs".  The library never prints.
- * - Codes with a meaning of their own: -EBADMSG, the image is damaged, and the message says
- *   where; -EOPNOTSUPP, the image is sound but needs something that this library does not know
- *   (a newer version, a codec that was not built in); -ECANCELED, torpor_cancel() was called;
- *   -EINVAL, wrong use of the interface (an EINVAL of the system's comes as -EIO).  Other codes are the system's.
+ * - Functions return 0 or a negative errno.  The context then holds one message, whole and readable, from the outermost
+ *   layer to the innermost: "cannot load x.torpor: chunk at offset 4096 (segment "mem", pages 0-31): hash differs".  The
+ *   library never prints, but for one thing: when the environment's TORPOR_CPU, a means for tests, names nothing that this
+ *   CPU can run, it says so and aborts.
+ * - Codes with a meaning of their own: -EBADMSG, the image is damaged, and the message says where; -EOPNOTSUPP, the image
+ *   is sound but needs something that this library does not know (a newer version, a codec that was not built in);
+ *   -ECANCELED, torpor_cancel() was called; -EINVAL, wrong use of the interface (an EINVAL of the system's comes as -EIO).
+ *   Other codes are the system's.
  * - Outputs are named ret_*, and are untouched on failure.  Free functions accept NULL.
- * - Options and results are structs that begin with their own size.  Zero all of it, set `size`
- *   to sizeof, fill in what you need: a zero field reads as its default.  A struct from an older
- *   header has a smaller size, and what it does not have reads as default; a struct from a newer
- *   header is accepted when all that this library does not know is zero, else -EINVAL.
- *   TORPOR_OPTS() does the first steps.
- * - Strings are borrowed for the length of the call; strings handed out belong to the object that
- *   they came from and live as long as it does.
+ * - Options and results are structs that begin with their own size.  Zero all of it, set `size` to sizeof, fill in what
+ *   you need: a zero field reads as its default.  A struct from an older header has a smaller size, and what it does not
+ *   have reads as default; a struct from a newer header is accepted when all that this library does not know is zero, else
+ *   -EINVAL.  A result whose size cannot be is -EINVAL before anything is done. TORPOR_OPTS() does the first steps.
+ * - Strings are borrowed for the length of the call; strings handed out belong to the object that they came from and live
+ *   as long as it does.
  * - Sizes and offsets are in bytes, times in nanoseconds, unless a name says otherwise.
  *
- * Memory: an operation needs less than 64 MiB + 4 MiB for each thread, whatever the size of the
- * image, plus about 300 bytes for each file in it.
+ * Memory: an operation needs less than 64 MiB + 4 MiB for each thread, whatever the size of the image, plus about 300 bytes for
+ * each file in it.
  */
 #ifndef TORPOR_H
 #define TORPOR_H
@@ -42,7 +41,6 @@ extern "C" {
 
 /*
  * A context runs one operation at a time and keeps its message, warnings and progress.
- *
  * Thread safety: a context may be used by one thread at a time; different contexts are
  * independent.  torpor_cancel() and torpor_progress() are the exceptions: they may be called
  * from any thread while an operation runs, torpor_cancel() also from a signal handler.
@@ -62,29 +60,27 @@ int torpor_new(struct torpor **ret_ctx);
 void torpor_free(struct torpor *ctx);
 
 /*
- * The message of the last operation that failed, without a newline; "" when none did.  Valid
- * until the next operation on this context.  Since: 0.1
+ * The message of the last operation that failed, without a newline; "" when none did.  Valid until the next operation
+ * on this context.  Since: 0.1
  */
 const char *torpor_error(const struct torpor *ctx);
 
 /*
- * Warning number `i` of the last operation (an owner that could not be restored, for example);
- * NULL when there are no more.  At most 32 are kept; the last one then says how many followed.
- * Since: 0.1
+ * Warning number `i` of the last operation (an owner that could not be restored, for example); NULL when there are no
+ * more.  At most 32 are kept; the last one then says how many followed. Since: 0.1
  */
 const char *torpor_warning(const struct torpor *ctx, size_t i);
 
 /*
- * Makes the running operation, or the next one, stop soon with -ECANCELED and leave nothing
- * behind.  Async-signal-safe.  The request is consumed by the operation that it ends.
- * Since: 0.1
+ * Makes the running operation, or the next one, stop soon with -ECANCELED and leave nothing behind.  Async-signal-safe.
+ * The request is consumed by the operation that it ends. Since: 0.1
  */
 void torpor_cancel(struct torpor *ctx);
 
 /* How far the running operation is.  Any thread may ask at any time.  Since: 0.1 */
 struct torpor_progress {
 	size_t size;
-	uint64_t done_bytes;  /* of memory: data, zero pages and holes */
+	uint64_t done_bytes;  /* of memory: data, zero pages and holes; a rebuild tells of its image, which it reads twice */
 	uint64_t total_bytes; /* 0: not known (an image that comes through a pipe) */
 };
 
@@ -185,31 +181,31 @@ struct torpor_report {
 
 /*
  * Saves memory into an image.
+ * Each of the `n_sources` sources is a path: a regular file (on tmpfs, DAX or any filesystem) or a folder, which is
+ * saved with all that it holds (files, folders, symlinks).  A symlink named as a source is followed; one within a
+ * folder is saved as a symlink.  Last parts of the sources' names must differ.  Sockets, fifos and devices are refused
+ * with their name unless TORPOR_SKIP_SPECIAL.
  *
- * Each of the `n_sources` sources is a path: a regular file (on tmpfs, DAX or any filesystem) or a
- * folder, which is saved with all that it holds (files, folders, symlinks).  A symlink named as a
- * source is followed; one within a folder is saved as a symlink.  Last parts of the sources' names must
- * differ.  Sockets, fifos and devices are refused with their name unless TORPOR_SKIP_SPECIAL.
+ * `image` names a file or a block device.  A file is written without a name, or under a temporary one, beside its
+ * target and renamed when it is complete and flushed: at any instant the old image or the new one is there, whole.  An
+ * existing file (or the one that a symlink leads to) is replaced, and a block device written, only with TORPOR_FORCE.
+ * Nothing else is ever replaced.  An image that is a source is refused; one that lies in a source is not saved, with a
+ * warning.  With TORPOR_IMAGE_FD `image` is NULL and the descriptor is written in one pass without a seek, from where
+ * it stands.
  *
- * `image` names a file or a block device.  A file is written without a name, or under a
- * temporary one, beside its target and renamed when it is complete and flushed: at any instant
- * the old image or the new one is there, whole.  An existing file (or the one that a symlink leads to) is
- * replaced, and a block device written, only with TORPOR_FORCE.  Nothing else is ever replaced.  An image that is a
- * source is refused; one that lies in a source is not saved, with a warning.  With TORPOR_IMAGE_FD `image` is NULL and the
- * descriptor is written in one pass without a seek, from where it stands.
- *
- * The sources must not be written meanwhile; without `opts->stop` this call stops nobody.  A source
- * that shrinks while it is read, or is another file by then, is -ESTALE; one that was changed as its times tell is a
- * warning.  Nothing is left behind on failure.
+ * The sources must not be written meanwhile; without `opts->stop` this call stops nobody.  A source that shrinks while
+ * it is read, or is another file by then, is -ESTALE; one that was changed as its times tell is a warning.  Nothing is
+ * left behind on failure.
  *
  * With `opts->stop` there may be no source: then all shared memory of the stopped processes is saved that
- * torpor_memory_list() lists as carried; what it lists as not carried is a warning.  Every process that could write a source and is not stopped is looked for, and is -EBUSY
- * with its name, before anything is stopped, unless TORPOR_STOP_ALLOW_WRITERS.
- *
+ * torpor_memory_list() lists as carried; what it lists as not carried is a warning.  Every process that could write a
+ * source and is not stopped is looked for, and is -EBUSY with its name, before anything is stopped, unless
+ * TORPOR_STOP_ALLOW_WRITERS.
  * Errors: see the top; -EEXIST target exists; -ENOTBLK target is neither a file nor a block device; -EISDIR it is a
- * folder, or its path ends with a slash; -EINVAL it is a source; -ENOTSUP a special file; -ENOSPC.  With `opts->stop` also -ESRCH a process has ended;
- * -EPERM a debugger has it, a kernel thread, no permission; -ETIMEDOUT a thread does not stop; -ENOMEM the copy does not
- * fit; -EBUSY a writer, or another copy is being taken in this process; -EIO pages cannot be read; -ENODATA there is no shared memory.
+ * folder, or its path ends with a slash; -EINVAL it is a source; -ENOTSUP a special file; -ENOSPC.  With `opts->stop`
+ * also -ESRCH a process has ended; -EPERM a debugger has it, a kernel thread, no permission; -ETIMEDOUT a thread does
+ * not stop; -ENOMEM the copy does not fit; -EBUSY a writer, or another copy is being taken in this process; -EIO pages
+ * cannot be read; -ENODATA there is no shared memory.
  * `opts` and `ret_report` may be NULL.  Since: 0.1
  */
 int torpor_save(struct torpor *ctx, const char *const *sources, size_t n_sources,
@@ -239,19 +235,16 @@ struct torpor_load_opts {
 
 /*
  * Brings the memory of an image back.
+ * Every source of the image is built under a temporary name beside its target and renamed when all of them are
+ * complete, so that a failed load leaves nothing half done.  A target that exists (and is more than an empty folder) is
+ * an error, or with TORPOR_FORCE is replaced, a folder with all in it (and kept until that moment: on tmpfs both must
+ * fit, which is checked first).  A folder that is a mount point stays, and what the image has in it is restored in it,
+ * by the same rules.  Mode, owner and modification time are restored; what could not be is a warning.  Without `to` the
+ * paths in the image are used, only when the image is a file that belongs to the caller or root and nobody else may
+ * write, or with TORPOR_TRUST_PATHS.  Names in an image never lead outside of their target.
  *
- * Every source of the image is built under a temporary name beside its target and renamed when
- * all of them are complete, so that a failed load leaves nothing half done.  A target that
- * exists (and is more than an empty folder) is an error, or with TORPOR_FORCE is replaced, a folder with all in it (and kept
- * until that moment: on tmpfs both must fit, which is checked first).  A folder that is a mount point stays, and what
- * the image has in it is restored in it, by the same rules.  Mode, owner and modification time are restored; what could not be
- * is a warning.  Without `to` the paths in the image are used, only when the image is a
- * file that belongs to the caller or root and nobody else may write, or with
- * TORPOR_TRUST_PATHS.  Names in an image never lead outside of their target.
- *
- * Zero pages come back as holes, which read as zeros and cost no memory.  Every chunk's hash is
- * checked before the target gets its name.
- *
+ * Zero pages come back as holes, which read as zeros and cost no memory.  Every chunk's hash is checked before the
+ * target gets its name.
  * Errors: see the top; -EEXIST a target exists; -EBUSY it holds the image itself, or a mount; -EPERM paths are not
  * trusted; -ENOSPC.
  * `opts` and `ret_report` may be NULL.  Since: 0.1
@@ -260,20 +253,19 @@ int torpor_load(struct torpor *ctx, const char *image, const struct torpor_load_
 		struct torpor_report *ret_report);
 
 /*
- * Checks every byte of an image as torpor_load() would, and more (padding, order, totals), and
- * writes nothing.  `opts->to`, FORCE and TRUST_PATHS are not looked at.  Errors: see the top.
+ * Checks every byte of an image as torpor_load() would, and more (padding, order, totals), and writes nothing.
+ * `opts->to`, FORCE and TRUST_PATHS are not looked at.  Errors: see the top.
  * `opts` and `ret_report` may be NULL.  Since: 0.1
  */
 int torpor_verify(struct torpor *ctx, const char *image, const struct torpor_load_opts *opts,
 		  struct torpor_report *ret_report);
 
 /*
- * Writes a whole image to `target` from one whose index or end is lost (a disk that filled up, a
- * copy that was cut off): its records are found by scanning, those that are sound are copied, and
- * the index is made anew.  Pages that no record covers are kept as holes and counted in
- * *ret_lost_bytes, which may be NULL.  `flags`: TORPOR_FORCE.  `target` is written as by torpor_save(); -EINVAL when
- * it is `image` itself.
- * Needs about 100 bytes of memory for each chunk.  Errors: see the top.  Since: 0.1
+ * Writes a whole image to `target` from one whose index or end is lost (a disk that filled up, a copy that was cut
+ * off): its records are found by scanning, those that are sound are copied, and the index is made anew.  Pages that no
+ * record covers are kept as holes and counted in *ret_lost_bytes, which may be NULL.  `flags`: TORPOR_FORCE.  `target`
+ * is written as by torpor_save(); -EINVAL when it is `image` itself.
+ * Needs 72 to 144 bytes of memory for each chunk, and up to 216 for a moment.  Errors: see the top.  Since: 0.1
  */
 int torpor_rebuild(struct torpor *ctx, const char *image, const char *target, uint32_t flags,
 		   uint64_t *ret_lost_bytes);
@@ -326,8 +318,8 @@ struct torpor_segment_info {
 };
 
 /*
- * Opens an image (a file or a block device) and checks its header, footer, root and segments.
- * The caller owns it and closes it with torpor_image_close().  `flags` must be 0.
+ * Opens an image (a file or a block device) and checks its header, footer, root and segments. The caller owns it and
+ * closes it with torpor_image_close().  `flags` must be 0.
  * Errors: see the top; -ESPIPE what is named cannot seek.  Since: 0.1
  */
 int torpor_image_open(struct torpor *ctx, const char *image, uint32_t flags,
@@ -347,8 +339,8 @@ int torpor_image_segment(struct torpor_image *image, uint64_t i,
 int torpor_image_find(struct torpor_image *image, const char *name, uint64_t *ret_i);
 
 /*
- * Reads `bytes` at `offset` of segment `i` into `buf`; zero pages and holes read as zeros.  Only
- * the index blocks and chunks that it needs are read, and their hashes are checked.
+ * Reads `bytes` at `offset` of segment `i` into `buf`; zero pages and holes read as zeros.  Only the index blocks and
+ * chunks that it needs are read, and their hashes are checked.
  * Errors: see the top; -ERANGE beyond the segment's end; -ENOENT.  Since: 0.1
  */
 int torpor_image_read(struct torpor_image *image, uint64_t i, uint64_t offset, void *buf,
@@ -383,14 +375,12 @@ struct torpor_memory_info {
 };
 
 /*
- * Lists the shared memory of processes: what their shared mappings show of files on tmpfs, ramfs
- * and hugetlbfs, each once, however many of the processes map it.  Private memory and files on
- * disk are not listed.  The processes are not stopped, nor changed in any way.  `flags` must be 0.
- * The caller owns the list and frees it with torpor_memory_free().
- *
- * Errors: see the top; -ESRCH a process has ended; -EACCES, -EPERM it may not be looked at, or it
- * has memory without a path, which only CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE can open; -EAGAIN
- * it maps and unmaps faster than that can be read.  Since: 0.1
+ * Lists the shared memory of processes: what their shared mappings show of files on tmpfs, ramfs and hugetlbfs, each
+ * once, however many of the processes map it.  Private memory and files on disk are not listed.  The processes are not
+ * stopped, nor changed in any way.  `flags` must be 0. The caller owns the list and frees it with torpor_memory_free().
+ * Errors: see the top; -ESRCH a process has ended; -EACCES, -EPERM it may not be looked at, or it has memory without a
+ * path, which only CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE can open; -EAGAIN it maps and unmaps faster than that can be
+ * read.  Since: 0.1
  */
 int torpor_memory_list(struct torpor *ctx, const int32_t *pids, size_t n_pids, uint32_t flags,
 		       struct torpor_memory **ret_memory);
@@ -415,16 +405,15 @@ void torpor_memory_free(struct torpor_memory *memory);
 
 /*
  * Thaws a control group (version 2) by hand.  torpor never leaves a group frozen that it froze, not even when it is
- * killed, since a second process watches over it; this is for the case that both were killed, or that
- * something else froze the group.
+ * killed, since a second process watches over it; this is for the case that both were killed, or that something else
+ * froze the group.
  *
- * `cgroup` is the path of the group's folder, or its name below the mount ("system.slice/mc.service").
- * It writes 0 to the group's own cgroup.freeze; groups above and below are not touched.  A group that was not
- * frozen is a warning and no failure.
- *
- * Errors: see the top; -ENOENT no such group; -EINVAL, -ENOTDIR it is no group, or the root group, which has no freezer;
- * -ENODEV no control groups of version 2 are mounted; -EACCES; -EBUSY it is thawed itself, but a group
- * above, which the message names, is frozen and keeps it so.  Since: 0.1
+ * `cgroup` is the path of the group's folder, or its name below the mount ("system.slice/mc.service"). It writes 0 to
+ * the group's own cgroup.freeze; groups above and below are not touched.  A group that was not frozen is a warning and
+ * no failure.
+ * Errors: see the top; -ENOENT no such group; -EINVAL, -ENOTDIR it is no group, or the root group, which has no
+ * freezer; -ENODEV no control groups of version 2 are mounted; -EACCES; -EBUSY it is thawed itself, but a group above,
+ * which the message names, is frozen and keeps it so.  Since: 0.1
  */
 int torpor_thaw(struct torpor *ctx, const char *cgroup);
 
@@ -451,7 +440,10 @@ struct torpor_snapshot_opts {
  * The image has a file of each region's name; torpor_image_read() reads them back, torpor_load() makes files of them.
  *
  * TORPOR_COPY_RAM: the caller keeps its writers quiet for the length of torpor_snapshot_take(), which copies the
- * memory.  Needs as much memory as the regions have pages, populated beforehand.
+ * memory.  Needs as much memory as the regions have, populated beforehand; of sparse regions the pieces of 2 MiB
+ * that have a page.  Pages that do not exist are holes in the image, and are not made by saving them; of
+ * shared memory that takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN, without which it is read whole.
+ * From torpor_snapshot_new() until torpor_snapshot_take() has returned regions must stay mapped as they are.
  *
  * TORPOR_COPY_PROTECT: the caller keeps its writers quiet only as long as its own notion of a moment needs it:
  * torpor_snapshot_take() write-protects the regions by userfaultfd(2) and returns.  A handler thread copies memory the moment before
@@ -464,6 +456,9 @@ struct torpor_snapshot_opts {
  * A region must not hold the stack or the heap that the library's own threads use: name mappings of your own, not memory
  * of malloc(3).
  *
+ * The program may fork at any time.  A child has no part in the snapshot: for it take and wait are -EINVAL, and
+ * torpor_snapshot_free() does nothing.
+ *
  * Thread safety: as its context, which belongs to the snapshot from torpor_snapshot_new() until torpor_snapshot_free().
  * torpor_cancel() ends the saving.
  */
@@ -471,20 +466,25 @@ struct torpor_snapshot;
 
 /*
  * Prepares a snapshot.  The caller owns it and frees it with torpor_snapshot_free().  `image` as for torpor_save().
- * Errors: see the top; -EINVAL a region is not whole pages, or its name no name or there twice; -EEXIST; -ENOMEM.  Since: 0.1
+ * Errors: as torpor_save() without `stop`; -EINVAL a region is not whole pages, its name no name or there twice, or two
+ * overlap; -EFAULT part of one is not mapped, or may not be read; -ENOMEM the copy does not fit.  Since: 0.1
  */
 int torpor_snapshot_new(struct torpor *ctx, const struct torpor_region *regions, size_t n_regions,
 			const char *image, const struct torpor_snapshot_opts *opts,
 			struct torpor_snapshot **ret_snapshot);
 
-/* Takes it, once, and starts saving.  After a failure there is only torpor_snapshot_free() to do.  Since: 0.1 */
+/*
+ * Takes it, once, and starts saving.  After a failure there is only torpor_snapshot_free() to do, and
+ * torpor_snapshot_fd() tells no end.  Errors: see the top; -EINVAL it was taken before, which does it no harm.  Since: 0.1
+ */
 int torpor_snapshot_take(struct torpor_snapshot *snapshot);
 
 /* An eventfd(2) that becomes readable when saving has ended.  It is the snapshot's.  Since: 0.1 */
 int torpor_snapshot_fd(const struct torpor_snapshot *snapshot);
 
 /*
- * Waits for the end and returns how the saving went.  May be called again.  `ret_report` may be NULL.
+ * Waits for the end and returns how the saving went.  May be called again.  `ret_report` may be NULL; its wall_ns
+ * and cpu_ns count from torpor_snapshot_take() on.
  * Errors: as torpor_save(); -EINVAL it was not taken.  Since: 0.1
  */
 int torpor_snapshot_wait(struct torpor_snapshot *snapshot, struct torpor_report *ret_report);

@@ -57,16 +57,23 @@ def kernel(fetch=True):
     return done.stdout.decode().strip() or None
 
 
-def make_initramfs(path, work=":", pause="0.1", payload=()):
-    """Writes an initramfs to `path`.  `payload` are files and folders that the guest finds in /payload."""
+def make_initramfs(path, work=":", pause="0.1", payload=(), init=None, files=None):
+    """Writes an initramfs to `path`.
+
+    `payload` are files and folders that the guest finds in /payload, `files` others by the name that they get.
+    `init` is a script to be run instead of the one that counts.
+    """
     root = path + ".root"
     for name in ("bin", "dev", "proc", "data", "payload"):
         os.makedirs(os.path.join(root, name))
     shutil.copy("/bin/busybox", os.path.join(root, "bin/busybox"))
     for item in payload:
         shutil.copy(item, os.path.join(root, "payload"))
-    with open(os.path.join(root, "init"), "w", encoding="ascii") as init:
-        init.write(_INIT.replace("@WORK@", work).replace("@PAUSE@", pause))
+    for name, source in (files or {}).items():
+        os.makedirs(os.path.dirname(root + name), exist_ok=True)
+        shutil.copy(source, root + name)
+    with open(os.path.join(root, "init"), "w", encoding="ascii") as out:
+        out.write(init or _INIT.replace("@WORK@", work).replace("@PAUSE@", pause))
     os.chmod(os.path.join(root, "init"), 0o755)
     with open(path, "wb") as out:
         subprocess.run("find . | cpio --quiet -o -H newc", shell=True, cwd=root, stdout=out, check=True)
@@ -74,14 +81,18 @@ def make_initramfs(path, work=":", pause="0.1", payload=()):
 
 
 class Guest:
-    """One guest with `megabytes` of RAM in the file `memory`; sockets and console log go to `folder`."""
+    """One guest with `megabytes` of RAM in the file `memory`; sockets and console log go to `folder`.
 
-    def __init__(self, memory, folder, megabytes, kernel_path, initramfs):
+    `options` are more words for QEMU's command line.
+    """
+
+    def __init__(self, memory, folder, megabytes, kernel_path, initramfs, options=()):
         self.memory = memory
         self.folder = folder
         self.megabytes = megabytes
         self.kernel = kernel_path
         self.initramfs = initramfs
+        self.options = options
         self.process = None
         self.qmp = None
         self.boots = 0
@@ -97,6 +108,7 @@ class Guest:
         command += ["-object", backend, "-machine", "pc,memory-backend=m0", "-nodefaults", "-no-user-config"]
         command += ["-display", "none", "-serial", f"file:{self.console}", "-qmp", f"unix:{control},server=on,wait=off"]
         command += ["-kernel", self.kernel, "-initrd", self.initramfs, "-append", "console=ttyS0 quiet panic=-1"]
+        command += self.options
         if incoming:
             command += ["-incoming", "defer"]
         with open(os.path.join(self.folder, "qemu.log"), "ab") as log:

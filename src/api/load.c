@@ -166,10 +166,28 @@ static int open_stream(struct load *l)
 	return rc;
 }
 
+static uint64_t memory_bytes(const struct image_reader *r)
+{
+	const struct image_totals *t = image_reader_totals(r);
+
+	return t->data_bytes + t->zero_bytes + t->hole_bytes + t->unpreserved_bytes;
+}
+
+/* What reads in one pass comes to the totals last; where the image can seek they are looked up.  Damage is not this one's to tell. */
+static void look_up_total(struct load *l)
+{
+	struct image_input input = glue_input(&l->in);
+	struct image_reader *reader;
+
+	if (image_reader_open(&input, &reader, NULL) < 0)
+		return;
+	atomic_store(&l->ctx->total_bytes, memory_bytes(reader));
+	image_reader_free(reader);
+}
+
 static int open_path(struct load *l, const char *image, bool in_one_pass)
 {
 	struct err *e = &l->ctx->e;
-	const struct image_totals *t;
 	struct store_input in;
 	struct image_input input;
 	int rc;
@@ -184,6 +202,7 @@ static int open_path(struct load *l, const char *image, bool in_one_pass)
 	}
 	l->in = in;
 	if (in_one_pass) {
+		look_up_total(l);
 		l->feed = (struct glue_feed){.fd = -1, .in = &l->in};
 		return open_stream(l);
 	}
@@ -192,8 +211,7 @@ static int open_path(struct load *l, const char *image, bool in_one_pass)
 	if (rc < 0)
 		return rc;
 	l->plan.frame = image_reader_frame(l->reader);
-	t = image_reader_totals(l->reader);
-	atomic_store(&l->ctx->total_bytes, t->data_bytes + t->zero_bytes + t->hole_bytes + t->unpreserved_bytes);
+	atomic_store(&l->ctx->total_bytes, memory_bytes(l->reader));
 	return 0;
 }
 

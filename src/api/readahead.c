@@ -3,6 +3,7 @@
 #include "api/readahead.h"
 
 #include "base/num.h"
+#include "base/thread.h"
 
 #define STEP_BYTES MIB(4)
 #define AHEAD_BYTES MIB(64)
@@ -31,7 +32,7 @@ static void *readahead_main(void *arg)
 void readahead_start(struct readahead *r, const struct store_input *in)
 {
 	r->in = in;
-	r->running = in->on_disk && pthread_create(&r->id, NULL, readahead_main, r) == 0;
+	r->running = in->on_disk && thread_start(&r->id, readahead_main, r) == 0;
 }
 
 static void turn(struct readahead *r)

@@ -7,7 +7,7 @@
 API int torpor_rebuild(struct torpor *ctx, const char *image, const char *target, uint32_t flags,
 		       uint64_t *ret_lost_bytes)
 {
-	struct image_rebuild rebuild = {.cancel = &ctx->cancel};
+	struct image_rebuild rebuild = {.cancel = &ctx->cancel, .done_bytes = &ctx->done_bytes};
 	struct store_input in = {.fd = -1};
 	struct store *store = NULL;
 	struct image_input input;
@@ -26,6 +26,7 @@ API int torpor_rebuild(struct torpor *ctx, const char *image, const char *target
 	if (!rc) {
 		input = glue_input(&in);
 		sink = glue_sink(store);
+		atomic_store(&ctx->total_bytes, 2 * in.bytes);
 		rc = image_rebuild(&input, &sink, &rebuild, &ctx->e);
 	}
 	if (!rc)

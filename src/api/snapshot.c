@@ -5,7 +5,6 @@
  * its own, and everything else of the snapshot until it was joined.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "image/segment.h"
 #include "live/regions.h"
 #include "os/priority.h"
@@ -304,17 +304,11 @@ static void *save(void *arg)
 	return NULL;
 }
 
-/* The library's threads take no signals: they are the program's. */
 static int start_saving(struct torpor_snapshot *s)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = thread_start(&s->thread, save, s);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&s->thread, NULL, save, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc ? err_sys(&s->ctx->e, -rc, "cannot start a thread") : 0;
+	return rc < 0 ? err_sys(&s->ctx->e, rc, "cannot start a thread") : 0;
 }
 
 static int check_owner(const struct torpor_snapshot *s)

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "os/priority.h"
 #include "pipe/pipe.h"
 
@@ -223,10 +224,10 @@ int write_in_background(struct write_job *w)
 {
 	struct background b = {.w = w};
 	pthread_t thread;
-	int rc = pthread_create(&thread, NULL, write_idly, &b);
+	int rc = thread_start(&thread, write_idly, &b);
 
-	if (rc)
-		return err_sys(w->e, -rc, "cannot start a thread");
+	if (rc < 0)
+		return err_sys(w->e, rc, "cannot start a thread");
 	pthread_join(thread, NULL);
 	return b.rc;
 }

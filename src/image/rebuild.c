@@ -27,7 +27,14 @@ struct scan {
 	uint8_t *record; /* the largest there is */
 	uint8_t *raw;
 	uint8_t *window;
+	uint64_t copied; /* bytes of records */
 };
+
+static void progress(const struct scan *s, uint64_t bytes)
+{
+	if (s->rebuild->done_bytes)
+		atomic_store_explicit(s->rebuild->done_bytes, bytes, memory_order_relaxed);
+}
 
 static int cancelled(const struct scan *s, struct err *e)
 {
@@ -101,6 +108,7 @@ static int find_magic(struct scan *s, uint64_t *offset, struct err *e)
 			}
 		}
 		*offset += n;
+		progress(s, *offset);
 	}
 	return 0;
 }
@@ -124,6 +132,7 @@ static int scan_records(struct scan *s, struct err *e)
 		if (rc < 0)
 			return rc;
 		offset += rc > 0 ? head.bytes : 8;
+		progress(s, offset);
 		if (!rc)
 			rc = find_magic(s, &offset, e);
 		if (rc < 0)
@@ -195,6 +204,8 @@ static int put_segment(struct scan *s, struct image_writer *w, const struct imag
 		if (!rc)
 			rc = image_writer_chunk(w, &entry, e);
 		page = entry.first_page + entry.pages;
+		s->copied += entry.record_bytes;
+		progress(s, s->input->bytes + s->copied);
 	}
 	return rc < 0 ? rc : put_lost(s, w, segment, page, image_segment_pages(&s->segments.items[segment]), e);
 }
@@ -244,6 +255,8 @@ int image_rebuild(const struct image_input *input, const struct image_sink *sink
 		drop_overlaps(&s);
 		rc = put_image(&s, sink, e);
 	}
+	if (!rc)
+		progress(&s, 2 * input->bytes);
 	image_segments_free(&s.segments);
 	image_decoders_free(&s.decoders);
 	free(s.found);

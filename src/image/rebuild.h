@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A whole image from one whose index or end is lost; see docs/format.md, section 9.3.  Needs about
- * 100 bytes of memory for each chunk.
+ * A whole image from one whose index or end is lost; see docs/format.md, section 9.3.  Needs 72 bytes of
+ * memory for each chunk, in an array that doubles: up to 144, and up to 216 while it grows.
  */
 #ifndef TORPOR_IMAGE_REBUILD_H
 #define TORPOR_IMAGE_REBUILD_H
@@ -15,7 +15,9 @@ struct image_rebuild {
 	struct image_header header;  /* of both images */
 	struct image_totals totals;  /* of the new one */
 	uint64_t lost_bytes;         /* in pages that no record tells of */
-	const atomic_bool *cancel;   /* set by the caller; may be NULL */
+	/* Set by the caller; may be NULL. */
+	const atomic_bool *cancel;
+	_Atomic uint64_t *done_bytes; /* gets how much of the input was read; all of it is read twice */
 };
 
 /* Reads `input` by scanning and writes the new image to `sink`, all but its commit.  -EBADMSG. */

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* The files of the copy: known again by device and inode, opened and mapped once. */
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/num.h"
 #include "live/copy-priv.h"
+#include "memory/open.h"
 #include "os/filesystem.h"
 
 int copy_room(void **list, size_t n, size_t *room, size_t bytes)
@@ -54,36 +52,26 @@ static bool search(const struct live_copy *c, uint64_t dev, uint64_t ino, size_t
 	return low < c->n_files && compare(c->files[low], dev, ino) == 0;
 }
 
-/* Folders stand before what lies in them, so the root of an item is the nearest one before it. */
-static char *path_of(const struct memory_items *items, uint64_t item)
+struct copied_file *copy_file_known(const struct live_copy *c, uint64_t dev, uint64_t ino)
 {
-	const char *name = items->list[item].name, *slash = strchr(name, '/');
-	const struct memory_item *root;
-	char *path;
-	size_t bytes = slash ? (size_t)(slash - name) : strlen(name);
+	size_t at;
 
-	while (item && (strlen(items->list[item].name) != bytes || strncmp(items->list[item].name, name, bytes) != 0))
-		item--;
-	root = &items->list[item];
-	return asprintf(&path, "%s%s", root->path ? root->path : root->origin, slash ? slash : "") < 0 ? NULL : path;
+	return search(c, dev, ino, &at) ? c->files[at] : NULL;
 }
 
 static int open_file(const struct memory_items *items, uint64_t i, struct copied_file **ret, struct err *e)
 {
 	const struct memory_item *item = &items->list[i];
-	CLEANUP_FREE char *path = path_of(items, i);
 	CLEANUP_CLOSE int fd = -1;
+	struct memory_open open;
 	struct copied_file *f;
-	struct stat st;
+	int rc;
 
-	if (!path)
-		return err_sys(e, -ENOMEM, "cannot open %s", item->name);
-	/* A link of /proc is one that leads to the file itself. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (item->path ? 0 : O_NOFOLLOW));
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_sys(e, -errno, "cannot open %s", path);
-	if (!S_ISREG(st.st_mode) || st.st_dev != item->dev || st.st_ino != item->ino)
-		return err_set(e, -ESTALE, "%s was exchanged while it was being saved", item->name);
+	memory_open_begin(&open, items);
+	rc = memory_open_file(&open, i, &fd, NULL, e);
+	memory_open_end(&open);
+	if (rc < 0)
+		return rc;
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return err_sys(e, -ENOMEM, "cannot open %s", item->name);
@@ -104,8 +92,11 @@ static void map_file(struct copied_file *f, uint64_t bytes)
 	if (f->map)
 		munmap(f->map, f->map_bytes);
 	f->map = NULL;
-	if (os_filesystem_of(f->fd, &fs) == 0 && fs.huge_page_bytes)
-		return;
+	if (os_filesystem_of(f->fd, &fs) == 0) {
+		if (fs.huge_page_bytes)
+			return;
+		f->in_memory = fs.memory;
+	}
 	map = mmap(NULL, whole, PROT_READ, MAP_SHARED, f->fd, 0);
 	if (map == MAP_FAILED)
 		return;

@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/num.h"
 #include "live/copy-priv.h"
 #include "os/extent.h"
 
-/* The first cell that ends behind `page`. */
-static size_t cell_after(const struct copied_file *f, uint64_t page)
+size_t copy_cell_after(const struct copied_file *f, uint64_t page)
 {
 	size_t low = 0, high = f->n_cells;
 
@@ -88,7 +88,7 @@ static int plan_data(struct live_copy *c, uint64_t item, struct copied_file *f, 
 	int rc = 0;
 
 	for (; page < end && !rc; page += n) {
-		size_t at = cell_after(f, page);
+		size_t at = copy_cell_after(f, page);
 		struct cell *cell = at < f->n_cells ? f->cells[at] : NULL;
 
 		if (!cell || cell->first_page > page)
@@ -108,15 +108,50 @@ static int plan_hole(struct live_copy *c, uint64_t item, uint64_t page, uint64_t
 	return page < end ? add_extent(c, &x) : 0;
 }
 
-static int plan_file(struct live_copy *c, uint64_t i, struct err *e)
+/*
+ * Is the file's last plan what it would be now?  With nothing but stores through mappings, what had data has it still; and when
+ * no more is allocated than the plan has, there is no other data, nor memory that is allocated and not yet data.
+ */
+static bool is_planned(const struct live_copy *c, const struct memory_item *item, const struct copied_file *f)
+{
+	struct stat st;
+
+	return f->quiet && f->plan + 1 == c->plans && f->planned_bytes == item->bytes &&
+	       fstat(f->fd, &st) == 0 && (uint64_t)st.st_size == item->bytes &&
+	       (uint64_t)st.st_blocks * 512 == f->planned_pages * MEMORY_PAGE_BYTES;
+}
+
+/* Takes it over. */
+static int plan_again(struct live_copy *c, uint64_t item, const struct copied_file *f)
+{
+	const struct copy_plan *last = &c->last;
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < f->n_extents && !rc; i++) {
+		struct memory_extent x = last->extents[f->extent + i];
+
+		x.item = (uint32_t)item;
+		rc = add_extent(c, &x);
+	}
+	for (i = 0; i < f->n_jobs && !rc; i++) {
+		rc = copy_room((void **)&c->jobs, c->n_jobs, &c->jobs_room, sizeof(*c->jobs));
+		if (rc < 0)
+			break;
+		c->jobs[c->n_jobs] = last->jobs[f->job + i];
+		c->jobs[c->n_jobs++].item = &c->items->list[item];
+	}
+	return rc;
+}
+
+static int plan_file(struct live_copy *c, uint64_t i, struct copied_file *f, struct err *e)
 {
 	const struct memory_item *item = &c->items->list[i];
 	uint64_t page = 0, pages = num_pages(item->bytes, MEMORY_PAGE_BYTES), start, end;
-	struct copied_file *f;
-	int rc = copy_file_find(c, c->items, i, &f, e);
+	int rc = 0;
 
-	if (rc < 0)
-		return rc;
+	f->planned_pages = 0;
+	f->planned_bytes = item->bytes;
 	while (page < pages && !rc) {
 		rc = os_next_data(f->fd, page * MEMORY_PAGE_BYTES, item->bytes, &start, &end);
 		if (rc < 0)
@@ -127,9 +162,44 @@ static int plan_file(struct live_copy *c, uint64_t i, struct err *e)
 		rc = plan_hole(c, i, page, start);
 		if (!rc)
 			rc = plan_data(c, i, f, start, end);
+		f->planned_pages += start < end ? end - start : 0;
 		page = num_max(end, start);
 	}
-	return rc < 0 ? err_sys(e, rc, "cannot plan the copy of %s", item->name) : 0;
+	return rc;
+}
+
+static int plan_item(struct live_copy *c, uint64_t i, struct err *e)
+{
+	const struct memory_item *item = &c->items->list[i];
+	size_t extent = c->n_extents, job = c->n_jobs;
+	struct copied_file *f;
+	int rc = copy_file_find(c, c->items, i, &f, e);
+
+	if (rc < 0)
+		return rc;
+	rc = is_planned(c, item, f) ? plan_again(c, i, f) : plan_file(c, i, f, e);
+	if (rc < 0)
+		return err_sys(e, rc, "cannot plan the copy of %s", item->name);
+	f->extent = extent;
+	f->n_extents = c->n_extents - extent;
+	f->job = job;
+	f->n_jobs = c->n_jobs - job;
+	f->plan = c->plans;
+	f->quiet = false;
+	return 0;
+}
+/* The two take turns, so that no memory has to be had for either while anybody stands still. */
+static void begin_plan(struct live_copy *c)
+{
+	struct copy_plan now = c->last;
+
+	c->last = (struct copy_plan){c->extents, c->extents_room, c->jobs, c->jobs_room};
+	c->extents = now.extents;
+	c->extents_room = now.extents_room;
+	c->jobs = now.jobs;
+	c->jobs_room = now.jobs_room;
+	c->n_extents = c->n_jobs = 0;
+	c->plans++;
 }
 
 int copy_plan(struct live_copy *c, const struct memory_items *items, struct err *e)
@@ -138,10 +208,10 @@ int copy_plan(struct live_copy *c, const struct memory_items *items, struct err 
 	int rc = 0;
 
 	c->items = items;
-	c->n_extents = c->n_jobs = 0;
+	begin_plan(c);
 	for (i = 0; i < items->count && !rc; i++) {
 		if (items->list[i].kind == MEMORY_FILE && items->list[i].bytes)
-			rc = plan_file(c, i, e);
+			rc = plan_item(c, i, e);
 	}
 	c->view.list = c->extents;
 	c->view.n = c->n_extents;

@@ -114,10 +114,8 @@ static int copy_pages(struct live_copy *c, const struct copy_job *job, uint64_t 
 	return rc;
 }
 
-static int copy_job(void *arg, size_t i, struct err *e)
+static int copy_job(struct live_copy *c, const struct copy_job *job, struct err *e)
 {
-	struct live_copy *c = arg;
-	const struct copy_job *job = &c->jobs[i];
 	struct cell *cell = job->cell;
 	uint64_t zero[CELL_PAGES / 64], copied = 0, looked = 0;
 	unsigned int from = (unsigned int)(job->first_page - cell->first_page), end = from + (unsigned int)job->pages;
@@ -141,6 +139,56 @@ static int copy_job(void *arg, size_t i, struct err *e)
 	}
 	atomic_fetch_add_explicit(&c->looked, looked, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->copied, copied, memory_order_relaxed);
+	return 0;
+}
+
+static int copy_group(void *arg, size_t i, struct err *e)
+{
+	struct live_copy *c = arg;
+	size_t j = c->groups[i], end = i + 1 < c->n_groups ? c->groups[i + 1] : c->n_todo;
+	int rc = 0;
+
+	for (; j < end && !rc; j++)
+		rc = copy_job(c, c->todo[j], e);
+	return rc;
+}
+
+static bool is_stale(const struct copy_job *job)
+{
+	unsigned int from = (unsigned int)(job->first_page - job->cell->first_page);
+	unsigned int end = from + (unsigned int)job->pages, w;
+
+	for (w = from / 64; w < (end + 63) / 64; w++) {
+		if (atomic_load_explicit(&job->cell->stale[w], memory_order_relaxed))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * After passes most jobs have nothing to do, and in a file with many holes they are small: to hand out each would take
+ * as long as all else.
+ */
+static int list_stale(struct live_copy *c)
+{
+	uint64_t pages = CELL_PAGES;
+	size_t i;
+
+	c->n_todo = c->n_groups = 0;
+	for (i = 0; i < c->n_jobs; i++) {
+		if (!is_stale(&c->jobs[i]))
+			continue;
+		if (copy_room((void **)&c->todo, c->n_todo, &c->todo_room, sizeof(*c->todo)) < 0)
+			return -ENOMEM;
+		if (pages >= CELL_PAGES) {
+			if (copy_room((void **)&c->groups, c->n_groups, &c->groups_room, sizeof(*c->groups)) < 0)
+				return -ENOMEM;
+			c->groups[c->n_groups++] = c->n_todo;
+			pages = 0;
+		}
+		pages += c->jobs[i].pages;
+		c->todo[c->n_todo++] = &c->jobs[i];
+	}
 	return 0;
 }
 
@@ -198,7 +246,8 @@ int copy_run(struct live_copy *c, struct err *e)
 	struct os_bad_range *ranges = calloc(OS_BUSGUARD_RANGES, sizeof(*ranges));
 	struct os_guarded *guarded = NULL;
 	size_t n;
-	int rc = ranges ? hold_guard(c, &guarded, e) : err_sys(e, -ENOMEM, "cannot guard the copy");
+	int rc = ranges && list_stale(c) == 0 ? hold_guard(c, &guarded, e)
+					      : err_sys(e, -ENOMEM, "cannot guard the copy");
 
 	if (rc < 0) {
 		free(ranges);
@@ -207,7 +256,7 @@ int copy_run(struct live_copy *c, struct err *e)
 	c->n_bad = 0;
 	atomic_store(&c->looked, 0);
 	atomic_store(&c->copied, 0);
-	rc = live_each(c->opts.threads, c->n_jobs, copy_job, c, c->opts.cancel, e);
+	rc = live_each(c->opts.threads, c->n_groups, copy_group, c, c->opts.cancel, e);
 	n = os_busguard_release(ranges, OS_BUSGUARD_RANGES);
 	free(guarded);
 	if (!rc && n > OS_BUSGUARD_RANGES)

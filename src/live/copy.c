@@ -284,6 +284,10 @@ void live_copy_free(struct live_copy *c)
 	free(c->files);
 	free(c->extents);
 	free(c->jobs);
+	free(c->last.extents);
+	free(c->last.jobs);
+	free(c->todo);
+	free(c->groups);
 	free(c->bad);
 	live_arena_free(c->arena);
 	free(c);

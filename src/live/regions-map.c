@@ -14,8 +14,10 @@
 #include "live/regions-priv.h"
 #include "os/extent.h"
 #include "os/filesystem.h"
+#include "os/memory.h"
 #include "os/pagemap.h"
 #include "os/proc.h"
+#include "page/page.h"
 
 /* ---- mappings ---- */
 
@@ -173,90 +175,112 @@ void regions_map_close(struct live_regions *r)
 
 /* ---- pages that exist ---- */
 
-static void mark(struct live_regions *r, const struct piece *p, uint64_t page, uint64_t end)
-{
-	for (; page < end; page++) {
-		struct cell *cell = &r->cells[p->first_cell + page / CELL_PAGES];
-		uint64_t i = page % CELL_PAGES;
-
-		if (i % 64 == 0 && end - page >= 64) {
-			cell->there[i / 64] = UINT64_MAX;
-			page += 63;
-		} else {
-			cell->there[i / 64] |= UINT64_C(1) << (i % 64);
-		}
-	}
-}
-
 /*
- * Only a tmpfs knows better than that all is data: of a file on disk a store through a mapping
- * may not have reached its file system yet, and reading a hole there takes up nothing.
+ * What can be said of a file at once.  Only a tmpfs knows better than that all is data: of a
+ * file on disk a store through a mapping may not have reached its file system yet, and reading
+ * a hole there takes up nothing.
  */
-static bool has_holes(int fd, const struct stat *st, bool *ret_none)
+static void look_at_file(struct piece *p)
 {
+	uint64_t first = p->offset / MEMORY_PAGE_BYTES, end;
 	struct os_filesystem fs;
-
-	*ret_none = false;
-	/* Finding its end takes time in proportion to the data. */
-	if ((uint64_t)st->st_blocks * 512 >= (uint64_t)st->st_size ||
-	    os_filesystem_of(fd, &fs) < 0)
-		return false;
-	*ret_none = fs.huge_page_bytes && !st->st_blocks;
-	return fs.tmpfs;
-}
-
-static void look_at_file(struct live_regions *r, const struct piece *p)
-{
-	uint64_t at = 0, end = p->pages, first = p->offset / MEMORY_PAGE_BYTES, data, data_end;
 	struct stat st;
-	bool none;
 
-	if (p->fd < 0 || fstat(p->fd, &st) < 0) {
-		mark(r, p, 0, end);
+	p->end = p->pages;
+	p->whole = true;
+	if (p->fd < 0 || fstat(p->fd, &st) < 0)
 		return;
-	}
 	/* Behind the end of the file is nothing but a signal. */
 	end = num_pages((uint64_t)st.st_size, MEMORY_PAGE_BYTES);
-	end = end > first ? num_min(end - first, p->pages) : 0;
-	if (!has_holes(p->fd, &st, &none)) {
-		mark(r, p, 0, none ? 0 : end);
+	p->end = end > first ? num_min(end - first, p->pages) : 0;
+	if ((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size ||
+	    os_filesystem_of(p->fd, &fs) < 0)
 		return;
-	}
-	for (; at < end; at = data_end) {
-		if (os_next_data(p->fd, (first + at) * MEMORY_PAGE_BYTES,
-				 (first + end) * MEMORY_PAGE_BYTES, &data, &data_end) < 0) {
-			mark(r, p, at, end);
-			return;
-		}
-		data = num_max(data / MEMORY_PAGE_BYTES - first, at);
-		data_end = num_max(num_pages(data_end, MEMORY_PAGE_BYTES) - first, at + 1);
-		mark(r, p, data, num_min(data_end, end));
-	}
+	p->whole = !fs.tmpfs;
+	if (fs.huge_page_bytes && !st.st_blocks)
+		p->end = 0;
 }
 
 void regions_map_look(struct live_regions *r)
 {
 	size_t i;
 
-	for (i = 0; i < r->n_cells; i++)
-		memset(r->cells[i].there, 0, sizeof(r->cells[i].there));
 	for (i = 0; i < r->n_pieces; i++) {
 		if (r->pieces[i].file)
-			look_at_file(r, &r->pieces[i]);
+			look_at_file(&r->pieces[i]);
 	}
 }
 
-void regions_map_look_private(const struct live_regions *r, struct cell *cell)
+static void mark(struct cell *cell, uint64_t i)
+{
+	cell->there[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+/* False: they all are. */
+static bool mark_resident(struct cell *cell)
+{
+	unsigned char resident[CELL_PAGES];
+	uint64_t i, n = 0;
+
+	if (os_memory_resident(cell->src, cell->pages * (size_t)MEMORY_PAGE_BYTES, resident) <
+	    0)
+		return true;
+	for (i = 0; i < cell->pages; i++) {
+		if (resident[i] & 1) {
+			mark(cell, i);
+			n++;
+		}
+	}
+	return n < cell->pages;
+}
+
+static void mark_private(const struct live_regions *r, struct cell *cell)
 {
 	uint64_t entries[CELL_PAGES], i;
-	bool known;
+	bool known = r->pagemap >= 0 && os_pagemap_read(r->pagemap, (uintptr_t)cell->src,
+							cell->pages, entries) == 0;
 
-	if (!cell->private)
-		return;
-	known = r->pagemap >= 0 &&
-		os_pagemap_read(r->pagemap, (uintptr_t)cell->src, cell->pages, entries) == 0;
 	for (i = 0; i < cell->pages; i++) {
 		if (!known || entries[i] & (OS_PAGEMAP_PRESENT | OS_PAGEMAP_SWAPPED))
-			cell->there[i / 64] |= UINT64_C(1) << (i % 64);
+			mark(cell, i);
 	}
+}
+
+/* Asks for one page after the other, since looking for the end of data goes far beyond the
+ * cell. */
+static void mark_data(const struct piece *p, struct cell *cell, uint64_t first, uint64_t end)
+{
+	uint64_t file_first = p->offset / MEMORY_PAGE_BYTES + first, i, at;
+
+	for (i = 0; i < end; i++) {
+		if (page_bitmap_test(cell->there, i))
+			continue;
+		if (os_seek_data(p->fd, (file_first + i) * MEMORY_PAGE_BYTES,
+				 (file_first + end) * MEMORY_PAGE_BYTES, &at) < 0)
+			at = (file_first + i) * MEMORY_PAGE_BYTES;
+		i = at / MEMORY_PAGE_BYTES - file_first;
+		if (i < end)
+			mark(cell, i);
+	}
+}
+
+void regions_map_look_cell(const struct live_regions *r, struct cell *cell)
+{
+	const struct piece *p = &r->pieces[cell->piece];
+	uint64_t first = cell->first_page - p->first_page, i;
+	uint64_t end = p->end > first ? num_min(p->end - first, cell->pages) : 0;
+
+	memset(cell->there, 0, sizeof(cell->there));
+	if (p->file && p->whole) {
+		for (i = 0; i < end; i++)
+			mark(cell, i);
+		return;
+	}
+	/* Most are in memory, and finding that out is cheap; the others may be swapped out. */
+	if (!mark_resident(cell))
+		return;
+	if (p->private)
+		mark_private(r, cell);
+	if (p->file)
+		mark_data(p, cell, first, end);
 }

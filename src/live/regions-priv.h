@@ -31,16 +31,18 @@ struct piece {
 	ino_t ino;
 	int fd; /* the file; -1: it cannot be asked, and has all pages */
 	bool owns_fd;
-	size_t first_cell;
+	/* Of the file, as it was looked at last: */
+	uint64_t end; /* pages before its end */
+	bool whole;   /* all of them exist, or it does not tell */
 };
 
 struct cell {
 	const uint8_t *src;
 	uint8_t *at; /* where it is copied to; NULL while it has no pages */
+	size_t piece;
 	uint32_t region;
 	uint32_t pages;
 	uint64_t first_page; /* in the region */
-	bool private;
 	/* Bit i is page i. */
 	uint64_t there[CELL_PAGES / 64]; /* exists */
 	uint64_t zero[CELL_PAGES / 64];  /* exists, is zero, and was not copied */
@@ -70,11 +72,11 @@ struct live_regions {
 int regions_map_find(struct live_regions *r, const struct live_region *regions, size_t n,
 		     struct err *e);
 
-/* Marks in all cells what exists as a file tells; what is private comes on top of that. */
+/* Looks at the files: how long they are, and whether they have holes. */
 void regions_map_look(struct live_regions *r);
 
-/* Marks what exists in page tables.  Any thread. */
-void regions_map_look_private(const struct live_regions *r, struct cell *cell);
+/* Finds out which pages of a cell exist, files having been looked at.  Any thread. */
+void regions_map_look_cell(const struct live_regions *r, struct cell *cell);
 
 /* Closes what was opened. */
 void regions_map_close(struct live_regions *r);

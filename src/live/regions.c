@@ -47,16 +47,15 @@ static int make_cells(struct live_regions *r, struct err *e)
 	if (!r->cells)
 		return err_sys(e, -ENOMEM, "cannot prepare a copy");
 	for (i = 0; i < r->n_pieces; i++) {
-		struct piece *p = &r->pieces[i];
+		const struct piece *p = &r->pieces[i];
 
-		p->first_cell = r->n_cells;
 		for (page = 0; page < p->pages; page += CELL_PAGES) {
 			r->cells[r->n_cells++] = (struct cell){
 				.src = p->at + page * MEMORY_PAGE_BYTES,
+				.piece = i,
 				.region = p->region,
 				.pages = (uint32_t)num_min(p->pages - page, CELL_PAGES),
 				.first_page = p->first_page + page,
-				.private = p->private,
 			};
 		}
 	}
@@ -67,7 +66,7 @@ static int find_existing(void *arg, size_t i, struct err *e)
 {
 	struct live_regions *r = arg;
 
-	regions_map_look_private(r, &r->cells[i]);
+	regions_map_look_cell(r, &r->cells[i]);
 	return 0;
 }
 
@@ -177,7 +176,7 @@ static int copy_cell(void *arg, size_t number, struct err *e)
 	struct cell *cell = &r->cells[number];
 	uint64_t i, n, copied = 0, looked = 0;
 
-	regions_map_look_private(r, cell);
+	regions_map_look_cell(r, cell);
 	if (is_empty(cell))
 		return 0;
 	if (!cell->at) {

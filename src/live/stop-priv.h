@@ -17,7 +17,7 @@ struct process {
 };
 
 struct thread {
-	pid_t tid;
+	pid_t tid, pid;
 	bool is_child;
 	enum os_trace_state state;
 	int signal; /* to be delivered when it goes on */

@@ -5,7 +5,7 @@
  * A thread of its own, the keeper, traces.  Whatever goes wrong, its end lets every thread go on, also one that was asked to
  * stop and has not stopped yet, which cannot be let go of in any other way.
  *
- * The list of threads is sorted by number, and grows until a round finds nothing new: threads that stand still
+ * The list of threads is sorted by number, and grows until it is known to be whole: threads that stand still
  * make no threads, and processes that stand still have no children, so it ends.
  */
 #include "live/stop.h"
@@ -24,6 +24,10 @@
 
 /* A thread that does not stop within this sleeps in the kernel, and may do so for ever. */
 #define STOP_TIMEOUT_NS 10000000000u
+
+/* Between two looks at threads that are on their way to a stop. */
+#define NAP_MIN_NS 5000
+#define NAP_MAX_NS 1000000
 
 int live_stop_new(const struct live_stop_spec *spec, struct live_stop **ret, struct err *e)
 {
@@ -100,7 +104,7 @@ static int interrupt_thread(struct live_stop *s, const struct process *p, pid_t 
 		return refused(p->pid, tid, rc, e);
 	}
 	memmove(more + at + 1, more + at, (s->n_threads - at) * sizeof(*more));
-	more[at] = (struct thread){.tid = tid, .is_child = p->is_child && tid == p->pid};
+	more[at] = (struct thread){.tid = tid, .pid = p->pid, .is_child = p->is_child && tid == p->pid};
 	s->n_threads++;
 	return 1;
 }
@@ -162,49 +166,87 @@ static void look_for_ended(struct live_stop *s)
 static int does_not_stop(const struct live_stop *s, struct err *e)
 {
 	struct os_proc_stat stat = {.comm = "?", .state = '?'};
-	size_t i = 0;
+	size_t i;
 
-	while (i + 1 < s->n_threads && s->threads[i].state != OS_TRACE_RUNNING)
-		i++;
-	os_proc_stat(s->threads[i].tid, s->threads[i].tid, &stat);
-	return err_set(e, -ETIMEDOUT, "thread %d (%s, in state %c) does not stop: it sleeps in the kernel",
-		       s->threads[i].tid, stat.comm, stat.state);
+	for (i = 0; i < s->n_threads; i++) {
+		const struct thread *t = &s->threads[i];
+
+		if (t->state != OS_TRACE_RUNNING)
+			continue;
+		os_proc_stat(t->tid, t->tid, &stat);
+		return err_set(e, -ETIMEDOUT, "thread %d (%s, in state %c) does not stop: it sleeps in the kernel", t->tid,
+			       stat.comm, stat.state);
+	}
+	return err_set(e, -ETIMEDOUT, "threads of process %d come faster than they can be stopped", s->processes[0].pid);
 }
 
-static int wait_for_threads(struct live_stop *s, uint64_t deadline, const atomic_bool *cancel, struct err *e)
+/* Looks up, and sleeps longer each time. */
+static int nap(struct live_stop *s, long *ns, uint64_t deadline, const atomic_bool *cancel, struct err *e)
 {
-	struct timespec nap = {.tv_nsec = 5000};
+	struct timespec time = {.tv_nsec = *ns};
 
-	while (poll_threads(s)) {
-		if (cancel && atomic_load(cancel))
-			return err_set(e, -ECANCELED, "cancelled");
-		if (clock_mono_ns() > deadline)
-			return does_not_stop(s, e);
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
-		if (nap.tv_nsec < 1000000)
-			nap.tv_nsec *= 2;
-		else
-			look_for_ended(s);
-	}
+	if (cancel && atomic_load(cancel))
+		return err_set(e, -ECANCELED, "cancelled");
+	if (clock_mono_ns() > deadline)
+		return does_not_stop(s, e);
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	if (*ns < NAP_MAX_NS)
+		*ns *= 2;
+	else
+		look_for_ended(s);
 	return 0;
+}
+
+/*
+ * Are all threads of a process in our list?  Where one ends while they are listed, the kernel may leave out another one that
+ * lives: so what counts is their number.
+ */
+static bool all_known(const struct live_stop *s, const struct process *p)
+{
+	unsigned int stand = 0;
+	struct os_proc_stat stat;
+	size_t i;
+
+	for (i = 0; i < s->n_threads; i++)
+		stand += s->threads[i].pid == p->pid && s->threads[i].state == OS_TRACE_STOPPED;
+	if (os_proc_stat(p->pid, p->pid, &stat) < 0)
+		return true;
+	/* A first thread that has ended is counted as long as others live, or nobody has waited for it. */
+	return stat.threads <= stand + (stat.state == 'Z' || stat.state == 'X');
+}
+
+/* 1: some threads of the processes were not known, or some are about to be gone. */
+static int interrupt_processes(struct live_stop *s, struct err *e)
+{
+	int rc, more = 0;
+	size_t i;
+
+	for (i = 0; i < s->n_processes; i++) {
+		rc = interrupt_process(s, &s->processes[i], e);
+		if (rc < 0)
+			return rc;
+		more |= rc > 0;
+	}
+	for (i = 0; i < s->n_processes && !more; i++)
+		more = !all_known(s, &s->processes[i]);
+	return more;
 }
 
 /* All threads of all known processes stand still. */
 static int stop_processes(struct live_stop *s, uint64_t deadline, const atomic_bool *cancel, struct err *e)
 {
-	int new, rc;
-	size_t i;
+	int more, rc = 0;
 
 	do {
-		for (i = 0, new = 0; i < s->n_processes; i++) {
-			rc = interrupt_process(s, &s->processes[i], e);
-			if (rc < 0)
-				return rc;
-			new += rc;
-		}
-		rc = new ? wait_for_threads(s, deadline, cancel, e) : 0;
-	} while (new && !rc);
-	return rc;
+		long ns = NAP_MIN_NS;
+
+		more = interrupt_processes(s, e);
+		while (more >= 0 && !rc && poll_threads(s))
+			rc = nap(s, &ns, deadline, cancel, e);
+		if (more > 0 && !rc)
+			rc = nap(s, &ns, deadline, cancel, e);
+	} while (more > 0 && !rc);
+	return more < 0 ? more : rc;
 }
 
 /* A process that was named and has ended is an error; one that was found has just ended. */

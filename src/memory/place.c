@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/num.h"
 #include "memory/target-priv.h"
 
 /* With more roots than this, each one would need a descriptor of its own to have no name. */
@@ -253,27 +254,56 @@ static int make_item(struct memory_target *t, uint64_t i)
 	return rc;
 }
 
-/* Which items belong to which root: a folder's follow it, but hostile images may mix them. */
-static void find_roots(struct memory_target *t)
+/* Of a name the first part: that of a root. */
+struct first_part {
+	const char *name;
+	size_t bytes;
+	uint32_t root;
+};
+
+static int by_first_part(const void *a, const void *b)
 {
-	uint64_t i, r = 0, n = 0;
+	const struct first_part *x = a, *y = b;
+	int order = memcmp(x->name, y->name, num_min(x->bytes, y->bytes));
 
+	return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static struct first_part first_part(const struct memory_target *t, uint64_t item, uint32_t root)
+{
+	const char *name = t->items->list[item].name;
+
+	return (struct first_part){name, (size_t)(strchrnul(name, '/') - name), root};
+}
+
+/* Which items belong to which root: a folder's follow it, but hostile images may mix them. */
+static int find_roots(struct memory_target *t, struct err *e)
+{
+	CLEANUP_FREE struct first_part *parts = calloc(t->n_roots + 1, sizeof(*parts));
+	const struct first_part *found = parts;
+	uint64_t i;
+	uint32_t n = 0;
+
+	if (!parts)
+		return err_sys(e, -ENOMEM, "cannot restore %" PRIu64 " files", t->items->count);
 	for (i = 0; i < t->items->count; i++) {
-		const char *name = t->items->list[i].name, *slash = strchr(name, '/');
-
-		if (!slash) {
-			t->roots[n].first = i;
-			t->root_of[i] = (uint32_t)n++;
+		if (strchr(t->items->list[i].name, '/'))
 			continue;
-		}
-		for (r = n; r-- > 0;) {
-			const char *root = t->items->list[t->roots[r].first].name;
-
-			if (!strncmp(root, name, (size_t)(slash - name)) && !root[slash - name])
-				break;
-		}
-		t->root_of[i] = (uint32_t)r;
+		t->roots[n].first = i;
+		parts[n] = first_part(t, i, n);
+		n++;
 	}
+	qsort(parts, n, sizeof(*parts), by_first_part);
+	for (i = 0; i < t->items->count; i++) {
+		struct first_part part = first_part(t, i, 0);
+
+		if (!n || by_first_part(&part, found) != 0)
+			found = bsearch(&part, parts, n, sizeof(*parts), by_first_part);
+		if (!found)
+			return err_set(e, -EINVAL, "%s lies in no folder", t->items->list[i].name);
+		t->root_of[i] = found->root;
+	}
+	return 0;
 }
 
 int place_all(struct memory_target *t, struct err *e)
@@ -281,7 +311,7 @@ int place_all(struct memory_target *t, struct err *e)
 	uint64_t i;
 	int rc = 0;
 
-	find_roots(t);
+	rc = find_roots(t, e);
 	for (i = 0; i < t->n_roots && !rc; i++)
 		rc = open_parent(t, &t->roots[i], e);
 	if (!rc)

@@ -83,6 +83,9 @@ struct memory_target {
 	struct memory_target_file **files; /* of each item, NULL when not open; under lock */
 	struct memory_target_file *idle[IDLE_FILES]; /* open without users; under lock */
 	unsigned int next_idle;
+	uint64_t used;           /* files with users; under lock */
+	unsigned int waiting;    /* for one of them to be closed; under lock */
+	_Atomic uint32_t closed; /* changes when one is; written under lock */
 };
 
 /*

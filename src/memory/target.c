@@ -42,30 +42,83 @@ static int file_open(struct memory_target *t, uint64_t number, struct memory_tar
 	return 0;
 }
 
-int memory_target_open(struct memory_target *t, uint64_t item, struct memory_target_file **ret,
-		       struct err *e)
+/* Under the lock.  One more user of an open file, which is then not idle. */
+static void use(struct memory_target *t, struct memory_target_file *file)
 {
 	unsigned int i;
+
+	for (i = 0; i < IDLE_FILES && !file->users; i++) {
+		if (t->idle[i] == file)
+			t->idle[i] = NULL;
+	}
+	t->used += !file->users++;
+}
+
+/* Under the lock.  An idle file, which is then not known any more; NULL: there is none. */
+static struct memory_target_file *give_up_idle(struct memory_target *t)
+{
+	struct memory_target_file *file = NULL;
+	unsigned int i;
+
+	for (i = 0; i < IDLE_FILES && !file; i++) {
+		file = t->idle[i];
+		t->idle[i] = NULL;
+	}
+	if (file)
+		t->files[file->number] = NULL;
+	return file;
+}
+
+/*
+ * Opens, when descriptors have run out instead of an idle file, or when somebody is done with one: nobody waits here who has one.
+ * 1: to be tried again.
+ */
+static int open_or_wait(struct memory_target *t, uint64_t item, struct memory_target_file **ret)
+{
+	struct memory_target_file *idle = NULL;
+	bool wait = false;
+	uint32_t seen;
 	int rc = 0;
 
 	wait_lock_acquire(&t->lock);
+	seen = t->closed;
 	if (!t->files[item])
 		rc = file_open(t, item, &t->files[item]);
 	if (!rc) {
-		for (i = 0; i < IDLE_FILES && !t->files[item]->users; i++) {
-			if (t->idle[i] == t->files[item])
-				t->idle[i] = NULL;
-		}
-		t->files[item]->users++;
+		use(t, t->files[item]);
 		*ret = t->files[item];
 	}
+	if (rc == -EMFILE || rc == -ENFILE) {
+		idle = give_up_idle(t);
+		wait = !idle && t->used;
+		t->waiting += wait;
+	}
 	wait_lock_release(&t->lock);
+	if (wait) {
+		wait_while(&t->closed, seen);
+		wait_lock_acquire(&t->lock);
+		t->waiting--;
+		wait_lock_release(&t->lock);
+	}
+	file_free(idle);
+	return idle || wait ? 1 : rc;
+}
+
+int memory_target_open(struct memory_target *t, uint64_t item, struct memory_target_file **ret,
+		       struct err *e)
+{
+	int rc;
+
+	do
+		rc = open_or_wait(t, item, ret);
+	while (rc > 0);
 	return rc < 0 ? err_sys(e, rc, "cannot open the new %s", t->items->list[item].name) : 0;
 }
 
 void memory_target_close(struct memory_target *t, struct memory_target_file *file)
 {
 	struct memory_target_file *old = NULL;
+	bool wake = false;
 	unsigned int i;
 
 	if (!file)
@@ -77,9 +130,14 @@ void memory_target_close(struct memory_target *t, struct memory_target_file *fil
 		t->idle[i] = file;
 		if (old)
 			t->files[old->number] = NULL;
+		t->used--;
+		t->closed++;
+		wake = t->waiting;
 	}
 	wait_lock_release(&t->lock);
 	file_free(old);
+	if (wake)
+		wait_wake(&t->closed);
 }
 
 static int start(struct memory_target *t, struct err *e)

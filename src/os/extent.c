@@ -27,3 +27,13 @@ int os_next_data(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret_start, u
 	*ret_end = num_min((uint64_t)end, bytes);
 	return 0;
 }
+
+int os_seek_data(int fd, uint64_t offset, uint64_t bytes, uint64_t *ret_start)
+{
+	off_t start = lseek(fd, (off_t)offset, SEEK_DATA);
+
+	if (start < 0 && errno != ENXIO && errno != EINVAL)
+		return -errno;
+	*ret_start = start >= 0 ? num_min((uint64_t)start, bytes) : errno == ENXIO ? bytes : offset;
+	return 0;
+}

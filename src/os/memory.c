@@ -176,6 +176,11 @@ void os_memory_map_pages(const void *at, size_t bytes)
 		madvise((void *)at, bytes, MADV_POPULATE_READ);
 }
 
+int os_memory_resident(const void *at, size_t bytes, unsigned char *ret)
+{
+	return mincore((void *)at, bytes, ret) < 0 ? -errno : 0;
+}
+
 void os_memory_discard(void *at, size_t bytes)
 {
 	madvise(at, bytes, MADV_DONTNEED);

@@ -24,6 +24,12 @@ int os_memory_populate(void *at, size_t bytes);
 /* Fills in page tables of pages that are there, to read.  Best effort: a page that is not there is left to its fault. */
 void os_memory_map_pages(const void *at, size_t bytes);
 
+/*
+ * Which pages are in memory, mapped or in the file that is mapped: one byte each, 0 or 1.  What is not may have
+ * been swapped out.  0 or a negative errno.  Any thread.
+ */
+int os_memory_resident(const void *at, size_t bytes, unsigned char *ret);
+
 /* Gives pages back; what is whole huge pages goes as such. */
 void os_memory_discard(void *at, size_t bytes);
 

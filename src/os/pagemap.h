@@ -16,7 +16,10 @@
 /* A descriptor for os_pagemap_read(), or a negative errno. */
 int os_pagemap_open(pid_t pid);
 
-/* Entries of `pages` pages from `address` on, a multiple of the page size.  0 or a negative errno.  Any thread. */
+/*
+ * Entries of `pages` pages from `address` on, a multiple of the page size; 0 where nothing is mapped.  The descriptor is bound to the memory
+ * that the process had when it was opened: -EFAULT that is gone.  0 or a negative errno.  Any thread.
+ */
 int os_pagemap_read(int fd, uint64_t address, size_t pages, uint64_t *ret_entries);
 
 /* Clears the soft-dirty bits of all pages of a process.  0 or a negative errno. */

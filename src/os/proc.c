@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,8 +158,8 @@ int os_proc_stat(pid_t pid, pid_t tid, struct os_proc_stat *ret)
 	close = strrchr(text, ')');
 	if (!open || !close || close < open ||
 	    sscanf(close + 1,
-		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-		   &stat.state, &stat.ppid, &flags, &stat.start_ticks) != 4)
+		   " %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %u %*d %" SCNu64,
+		   &stat.state, &stat.ppid, &flags, &stat.threads, &stat.start_ticks) != 5)
 		return -EIO;
 	snprintf(stat.comm, sizeof(stat.comm), "%.*s", (int)(close - open - 1), open + 1);
 	stat.kernel_thread = flags & PF_KTHREAD;
@@ -329,6 +330,30 @@ int os_proc_children(pid_t pid, pid_t **ret_pids, size_t *ret_n)
 			rc = 0;
 	}
 	return pids_give(&p, rc, ret_pids, ret_n);
+}
+
+int os_proc_waited_for(pid_t pid, uint64_t *ret_faults, bool *ret_forgets)
+{
+	char path[64], text[8192], *at;
+	uint64_t ignored;
+	int rc;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	rc = read_small(path, text, sizeof(text));
+	if (rc < 0)
+		return rc;
+	at = strrchr(text, ')');
+	if (!at || sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %" SCNu64, ret_faults) != 1)
+		return -EIO;
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	rc = read_small(path, text, sizeof(text));
+	if (rc < 0)
+		return rc;
+	at = strstr(text, "\nSigIgn:");
+	if (!at || sscanf(at, " SigIgn: %" SCNx64, &ignored) != 1)
+		return -EIO;
+	*ret_forgets = ignored >> (SIGCHLD - 1) & 1;
+	return 0;
 }
 
 /* ---- descriptors ---- */

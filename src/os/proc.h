@@ -38,6 +38,7 @@ struct os_proc_stat {
 	char state; /* 'R', 'S', 'D', 'T', 't', 'Z', 'X', ... */
 	pid_t ppid;
 	bool kernel_thread;
+	unsigned int threads; /* of the process, with those that are about to be gone; 0: it is gone */
 	uint64_t start_ticks; /* when it was made; see struct os_proc_moment */
 };
 
@@ -63,6 +64,12 @@ int os_proc_living(pid_t pid, pid_t *ret_tid, struct os_proc_stat *ret);
 
 /* Who traces the thread; 0 nobody, or somebody who cannot be seen from here. */
 int os_proc_tracer(pid_t tid, pid_t *ret_tracer);
+
+/*
+ * A number that grows with each child of the process that ends and is waited for: its page faults, of which a process that was forked
+ * has some.  *ret_forgets: the process ignores SIGCHLD, so its children end without a trace.
+ */
+int os_proc_waited_for(pid_t pid, uint64_t *ret_faults, bool *ret_forgets);
 
 /* ---- mappings ---- */
 

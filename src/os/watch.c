@@ -21,7 +21,7 @@ int os_watch_add(int watch, int file)
 	int number;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
-	number = inotify_add_watch(watch, path, IN_MODIFY);
+	number = inotify_add_watch(watch, path, IN_MODIFY | IN_OPEN);
 	return number < 0 ? -errno : number;
 }
 

@@ -16,10 +16,12 @@
  */
 #include "pipe/pipe.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "base/wait.h"
 
 enum slot_state { FREE, TAKEN, WORKED };
@@ -124,6 +126,34 @@ static bool wait_for_slot(struct pipe *p, uint64_t n)
 	return !atomic_load(&p->failed);
 }
 
+/* Sleeps until something was done or failed since `turns` was read. */
+static void wait_for_turn(struct pipe *p, uint32_t seen)
+{
+	atomic_store(&p->waiting, true);
+	if (!atomic_load(&p->failed))
+		wait_while(&p->turns, seen);
+	atomic_store(&p->waiting, false);
+}
+
+/* Files that jobs under way have open will be closed. */
+static int take_next(struct pipe *p, void *worker, void *job, struct err *e)
+{
+	for (;;) {
+		uint32_t seen = atomic_load(&p->turns);
+		bool alone = !ordered(p) || atomic_load(&p->finished) == p->taken;
+		int rc;
+
+		if (cancelled(p))
+			return err_set(e, -ECANCELED, "cancelled");
+		rc = p->plan->ops->take(p->plan->ctx, worker, job, e);
+		if ((rc != -EMFILE && rc != -ENFILE) || alone)
+			return rc;
+		wait_for_turn(p, seen);
+		if (atomic_load(&p->failed))
+			return 0;
+	}
+}
+
 /* 1: job *ret_n was taken; 0: no more, or something failed. */
 static int take(struct pipe *p, void *worker, unsigned int index, uint64_t *ret_n)
 {
@@ -132,10 +162,7 @@ static int take(struct pipe *p, void *worker, unsigned int index, uint64_t *ret_
 
 	wait_lock_acquire(&p->take_lock);
 	if (!p->end && (ordered(p) ? wait_for_slot(p, p->taken) : !atomic_load(&p->failed))) {
-		if (cancelled(p))
-			rc = err_set(&e, -ECANCELED, "cancelled");
-		else
-			rc = p->plan->ops->take(p->plan->ctx, worker, job_of(p, p->taken, index), &e);
+		rc = take_next(p, worker, job_of(p, p->taken, index), &e);
 		if (rc > 0) {
 			if (ordered(p))
 				slot_set(slot_at(p, p->taken), TAKEN);
@@ -237,7 +264,7 @@ int pipe_run(const struct pipe_plan *plan, unsigned int *ret_workers, struct err
 		atomic_init(&p.slots[i].state, FREE);
 	while (started < plan->n_workers) {
 		threads[started] = (struct thread){.pipe = &p, .worker = plan->workers[started], .index = started};
-		if (pthread_create(&threads[started].id, NULL, thread_main, &threads[started]) != 0)
+		if (thread_start(&threads[started].id, thread_main, &threads[started]) < 0)
 			break;
 		started++;
 	}

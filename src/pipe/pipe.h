@@ -25,7 +25,8 @@
 struct pipe_ops {
 	/*
 	 * Fills in the next job.  1: there is one, 0: there are no more, negative: error.  Never
-	 * runs twice at once.  May block and may use the worker's buffers.
+	 * runs twice at once.  May block and may use the worker's buffers.  With `done`, -EMFILE and -ENFILE are no
+	 * error as long as jobs are under way that may have files open: then it is asked again when one is done.
 	 */
 	int (*take)(void *ctx, void *worker, void *job, struct err *e);
 	/* Does the work.  Runs in many threads at once, on different jobs and workers. */

@@ -146,26 +146,25 @@ static const struct store_ops stream_ops = {
 /* -1 where that is not to be had, as without /proc, or for a pipe of another user's. */
 static int open_again(int fd)
 {
-	int flags = fcntl(fd, F_GETFL);
 	char path[64];
 
-	if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
 int store_create_stream(int fd, const atomic_bool *cancel, struct store **ret, struct err *e)
 {
-	struct stream_store *s = calloc(1, sizeof(*s));
+	struct stream_store *s;
 	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
 
+	if (flags < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, -errno, "cannot write to descriptor %d", fd);
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return err_sys(e, -EBADF, "descriptor %d is not open for writing", fd);
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return err_sys(e, -ENOMEM, "cannot write a stream");
-	if (fstat(fd, &st) < 0) {
-		free(s);
-		return err_sys(e, -errno, "cannot write to descriptor %d", fd);
-	}
 	s->base = (struct store){.ops = &stream_ops, .cancel = cancel};
 	s->fd = fd;
 	s->type = st.st_mode & S_IFMT;

@@ -15,6 +15,7 @@ KEYS = {
     "limits": {"what", "s"},
     "copy": {"pages", "zero_percent", "zero_pages", "placed", "rival", "gb_per_s", "ratio", "zero_pages_found"},
     "fill": {"way", "one_gb_per_s", "all_gb_per_s"},
+    "keep": {"design", "what", "threads", "unit", "value", "ratio"},
 }
 
 # It runs a service of 2 GiB, whatever the data.

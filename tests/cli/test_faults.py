@@ -384,3 +384,44 @@ def test_a_limit_on_file_size_is_an_error_and_no_death(shm, image):
     failed = rig.run("save", source, "-o", image, code=rig.FAILED, preexec_fn=limit)
     assert "File too large" in failed.err
     assert os.listdir(os.path.dirname(image)) == []
+
+
+# ---- descriptors ----
+
+
+def with_descriptors(n):
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
+
+
+@pytest.fixture
+def many_files(shm):
+    """Each is large enough to be a job, and small enough for hundreds to be open at once."""
+    top = os.path.join(shm, "mc")
+    os.mkdir(top)
+    for i in range(400):
+        rig.write_file(os.path.join(top, f"{i:03}"), rig.random_bytes(PAGE, i) * 5)
+    return top
+
+
+def test_more_threads_and_files_than_descriptors(many_files, image, there):
+    """No more of them are open than may be; the others wait."""
+    few = {"preexec_fn": with_descriptors(40)}
+    for _ in range(5):
+        rig.run("save", many_files, "-o", image, "--force", "--threads", "64", "--chunk-size", "4K", **few)
+        rig.run("load", image, "--to", there, "--force", "--threads", "64", **few)
+        assert rig.tree(os.path.join(there, "mc")) == rig.tree(many_files)
+
+
+def test_descriptors_that_are_not_to_be_had_are_an_error(many_files, image, there):
+    rig.run("save", many_files, "-o", image)
+    failed = 0
+    for n in range(3, 16):
+        few = {"preexec_fn": with_descriptors(n), "code": None}
+        saved = rig.run("save", many_files, "-o", image + "2", "--force", "--threads", "4", **few)
+        loaded = rig.run("load", image, "--to", there, "--force", "--threads", "4", **few)
+        for result in saved, loaded:
+            if result.code:
+                failed += 1
+                assert result.code in (rig.FAILED, 127), str(result)
+                assert "Too many open files" in result.err or result.code == 127, str(result)
+    assert failed >= 2

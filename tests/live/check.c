@@ -91,3 +91,31 @@ bool layout_check(const struct layout *l, uint64_t *ret_steps)
 	*ret_steps = done;
 	return true;
 }
+
+bool layout_check_tail(const struct layout *l, uint64_t pages)
+{
+	const struct layout_head *head = layout_head(l);
+	const uint64_t *at = (const uint64_t *)layout_page(l, l->pages);
+	uint64_t before = layout_tail_content(head->grown), after = layout_tail_content(head->cuts), want = after, w;
+
+	if (head->cuts - head->grown > UNDER_WAY)
+		return wrong(l->slots, "the number of times the tail grew", head->grown, head->cuts);
+	if (head->cuts == head->grown) {
+		if (head->cuts && pages != LAYOUT_TAIL)
+			return wrong(l->slots, "the length of the tail", pages, LAYOUT_TAIL);
+		before = after;
+	}
+	if (pages && pages != LAYOUT_TAIL)
+		return wrong(l->slots, "the length of the tail", pages, LAYOUT_TAIL);
+	/* Not cut yet; or filled up to some word. */
+	if (pages && at[pages * LAYOUT_WORDS - 1] == before)
+		want = at[0] == before ? before : after;
+	for (w = 0; w < pages * LAYOUT_WORDS; w++) {
+		if (at[w] == want)
+			continue;
+		if (at[w] != 0 || want != after || head->cuts == head->grown)
+			return wrong(l->slots, "a word of the tail", at[w], want);
+		want = 0;
+	}
+	return true;
+}

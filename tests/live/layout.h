@@ -8,6 +8,9 @@
  *     page n - 2 - s  B[] of slot s
  *     page n - 1      foot: `done`
  *
+ * Behind that there may be a tail of TAIL pages, which comes and goes.  It is cut off the file, which then grows again, and each time but
+ * every second it is filled with its number, from its begin; else it stays a hole, or zeros that reading made of it.
+ *
  * A slot has one writer at a time.  Its step number i is: begun++, A[i % PAIRS]++, stamp its page number i % (its pages)
  * with i / (its pages) + 1, B[i % PAIRS]++, done++.  So a pair is equal or one apart, the pairs of a slot give
  * the number of its steps, and that number gives the content of each of its pages.
@@ -25,6 +28,7 @@
 #define LAYOUT_MAGIC UINT64_C(0x0a0d726574697277)
 #define LAYOUT_PAIRS 8u
 #define LAYOUT_SLOTS_MAX 4096u
+#define LAYOUT_TAIL 256u
 
 typedef _Atomic uint64_t layout_word;
 
@@ -40,6 +44,7 @@ enum layout_kind {
 struct layout_head {
 	uint64_t magic, pages, slots;
 	layout_word begun;
+	layout_word cuts, grown; /* how often the tail was begun to be cut off, and was whole again */
 };
 
 struct layout {
@@ -125,7 +130,16 @@ static inline uint64_t layout_content(enum layout_kind kind, uint64_t page, uint
 	}
 }
 
+/* What all words of the tail are when it is whole for the n-th time. */
+static inline uint64_t layout_tail_content(uint64_t n)
+{
+	return n % 2 ? n : 0;
+}
+
 /* Says what is wrong on standard error; true: it is the memory of one instant.  `ret_steps`: finished ones. */
 bool layout_check(const struct layout *l, uint64_t *ret_steps);
+
+/* The same of the tail, of which there are `pages` pages. */
+bool layout_check_tail(const struct layout *l, uint64_t pages);
 
 #endif

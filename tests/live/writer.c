@@ -40,12 +40,17 @@ struct options {
 	bool forking;           /* makes children all the time */
 	bool leader_exits;
 	bool counts_usr1;
+	bool cuts;     /* the file is truncated and grows again all the time */
+	bool by_write; /* every second page is stamped by write(2) */
+	bool windows;  /* only the pages with counters stay mapped */
 	unsigned int exit_after_ms;
 	unsigned int rate; /* steps a second and thread; 0: as fast as it goes */
 };
 
 static struct options opts = {.threads = 2};
 static struct layout mem;
+static int memory_fd = -1; /* where the mapping is not all that is needed */
+static bool memory_is_made;
 
 static void die(const char *what)
 {
@@ -53,16 +58,47 @@ static void die(const char *what)
 	_exit(2);
 }
 
+static void write_page(enum layout_kind kind, uint64_t page, uint64_t number)
+{
+	uint64_t content[LAYOUT_WORDS];
+	unsigned int w;
+
+	for (w = 0; w < LAYOUT_WORDS; w++)
+		content[w] = layout_content(kind, page, number, w);
+	if (pwrite(memory_fd, content, sizeof(content), (off_t)(page * LAYOUT_PAGE)) != sizeof(content))
+		die("pwrite");
+}
+
+/* A page for as long as it is stamped; it is unmapped with the last word. */
+static layout_word *map_page(uint64_t page)
+{
+	void *at;
+
+	if (!opts.windows || !memory_is_made)
+		return layout_page(&mem, page);
+	at = mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, (off_t)(page * LAYOUT_PAGE));
+	if (at == MAP_FAILED)
+		die("mmap");
+	return at;
+}
+
 static void stamp(uint64_t page, uint64_t number)
 {
-	layout_word *at = layout_page(&mem, page);
 	enum layout_kind kind = layout_kind(page);
+	layout_word *at;
 	unsigned int w, step = kind == LAYOUT_TOGGLE || number == 1 ? 1 : LAYOUT_WORDS - 1;
 
 	if (kind == LAYOUT_HOLE || (kind == LAYOUT_ZERO && number > 1))
 		return;
+	if (opts.by_write && page % 2) {
+		write_page(kind, page, number);
+		return;
+	}
+	at = map_page(page);
 	for (w = 0; w < LAYOUT_WORDS; w += step)
 		atomic_store_explicit(&at[w], layout_content(kind, page, number, w), memory_order_release);
+	if (at != layout_page(&mem, page))
+		munmap((void *)at, LAYOUT_PAGE);
 }
 
 static void do_step(uint64_t slot, uint64_t i)
@@ -101,6 +137,32 @@ static void *write_slot(void *arg)
 
 	for (i = steps_of(slot);; i++) {
 		do_step(slot, i);
+		rest();
+	}
+	return NULL;
+}
+
+/* A tail that is not filled is read: then it has pages, of zeros. */
+static void *cut_and_grow(void *arg)
+{
+	struct layout_head *head = layout_head(&mem);
+	layout_word *at = layout_page(&mem, mem.pages);
+	off_t bytes = (off_t)(mem.pages * LAYOUT_PAGE);
+	uint64_t n, w, sum;
+
+	for (n = 1;; n++) {
+		atomic_store(&head->cuts, n);
+		if (ftruncate(memory_fd, bytes) < 0 || ftruncate(memory_fd, bytes + (off_t)LAYOUT_TAIL * LAYOUT_PAGE) < 0)
+			die("ftruncate");
+		for (w = 0, sum = 0; w < LAYOUT_TAIL * LAYOUT_WORDS; w++) {
+			if (n % 2)
+				atomic_store_explicit(&at[w], n, memory_order_release);
+			else
+				sum += at[w];
+		}
+		if (sum)
+			die("what was cut off is there again");
+		atomic_store(&head->grown, n);
 		rest();
 	}
 	return NULL;
@@ -188,10 +250,12 @@ static void make_memory(const char *kind, uint64_t bytes, const char *path)
 
 	if (!anon && ftruncate(fd, (off_t)bytes) < 0)
 		die("ftruncate");
-	mem.at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (anon ? MAP_ANONYMOUS : 0), fd, 0);
+	mem.at = mmap(NULL, bytes + (opts.cuts ? LAYOUT_TAIL * LAYOUT_PAGE : 0), PROT_READ | PROT_WRITE, MAP_SHARED | (anon ? MAP_ANONYMOUS : 0), fd, 0);
 	if (mem.at == MAP_FAILED)
 		die("mmap");
-	if (fd >= 0)
+	if (opts.cuts || opts.by_write || opts.windows)
+		memory_fd = fd;
+	else if (fd >= 0)
 		close(fd);
 	mem.pages = bytes / LAYOUT_PAGE;
 	mem.slots = (uint64_t)opts.threads * (1 + opts.processes) + opts.forking;
@@ -202,6 +266,9 @@ static void make_memory(const char *kind, uint64_t bytes, const char *path)
 		for (j = 0; j < layout_own(&mem, s); j++)
 			do_step(s, j);
 	}
+	memory_is_made = true;
+	if (opts.windows)
+		munmap((void *)layout_page(&mem, 1 + mem.slots), (mem.pages - 2 - 2 * mem.slots) * LAYOUT_PAGE);
 }
 
 static void on_usr1(int sig)
@@ -230,6 +297,8 @@ _Noreturn static void run(const char *kind, uint64_t bytes, const char *path)
 	start_threads(0);
 	if (opts.forking)
 		start(make_children, mem.slots - 1);
+	if (opts.cuts)
+		start(cut_and_grow, 0);
 	printf("ready %d %" PRIuPTR "\n", getpid(), (uintptr_t)mem.at);
 	fflush(stdout);
 	if (opts.exit_after_ms)
@@ -246,7 +315,7 @@ static int check(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct layout l = {.at = NULL};
-	uint64_t steps;
+	uint64_t steps, pages;
 	struct stat st;
 
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -256,12 +325,13 @@ static int check(const char *path)
 		die(path);
 	l.pages = layout_head(&l)->pages;
 	l.slots = layout_head(&l)->slots;
-	if (layout_head(&l)->magic != LAYOUT_MAGIC || l.pages != (uint64_t)st.st_size / LAYOUT_PAGE || !l.slots ||
-	    l.slots > LAYOUT_SLOTS_MAX || l.pages < 3 * l.slots + 2) {
+	pages = (uint64_t)st.st_size / LAYOUT_PAGE;
+	if (layout_head(&l)->magic != LAYOUT_MAGIC || l.pages > pages || (l.pages < pages && !layout_head(&l)->cuts) ||
+	    !l.slots || l.slots > LAYOUT_SLOTS_MAX || l.pages < 3 * l.slots + 2) {
 		fprintf(stderr, "%s: not the memory of a writer\n", path);
 		return 1;
 	}
-	if (!layout_check(&l, &steps))
+	if (!layout_check(&l, &steps) || !layout_check_tail(&l, pages - l.pages))
 		return 1;
 	printf("%" PRIu64 "\n", steps);
 	return 0;
@@ -282,7 +352,9 @@ static const struct option long_options[] = {
 	{"threads", required_argument, NULL, 't'},     {"fork", required_argument, NULL, 'f'},
 	{"forking", no_argument, NULL, 'F'},           {"leader-exits", no_argument, NULL, 'l'},
 	{"exit-after", required_argument, NULL, 'e'}, {"rate", required_argument, NULL, 'r'},
-	{"usr1", no_argument, NULL, 'u'},              {NULL, 0, NULL, 0},
+	{"usr1", no_argument, NULL, 'u'},              {"cuts", no_argument, NULL, 'c'},
+	{"by-write", no_argument, NULL, 'w'},          {"windows", no_argument, NULL, 'm'},
+	{NULL, 0, NULL, 0},
 };
 
 static bool take_option(int found)
@@ -296,6 +368,9 @@ static bool take_option(int found)
 	opts.forking |= found == 'F';
 	opts.leader_exits |= found == 'l';
 	opts.counts_usr1 |= found == 'u';
+	opts.cuts |= found == 'c';
+	opts.by_write |= found == 'w';
+	opts.windows |= found == 'm';
 	return found != '?';
 }
 

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "live/protect.h"
@@ -184,6 +186,19 @@ static inline uint64_t rig_protected(const struct rig *r)
 	}
 	close(fd);
 	return n;
+}
+
+/* A child that does nothing but be there, for no longer than the test. */
+static inline pid_t rig_bystander(void)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+		_exit(0);
+	}
+	return pid;
 }
 
 /* Waits until the writers have done so many stores more; the test's timeout is the deadline. */

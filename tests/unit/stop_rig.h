@@ -45,6 +45,15 @@ struct rig {
 	int n;
 };
 
+/* The last one that was made; a test that fails leaves it. */
+static struct live_stop *rig_stop;
+
+static inline void free_stop(void)
+{
+	live_stop_free(rig_stop);
+	rig_stop = NULL;
+}
+
 static inline int rig_set_up(void **state)
 {
 	struct rig *r = calloc(1, sizeof(*r));
@@ -59,6 +68,7 @@ static inline int rig_tear_down(void **state)
 	struct rig *r = *state;
 	int i;
 
+	free_stop();
 	for (i = 0; i < 8; i++) {
 		if (r->box->pids[i] > 0)
 			kill(r->box->pids[i], SIGKILL);
@@ -97,6 +107,13 @@ static inline void rig_forget(struct rig *r, pid_t pid)
 	}
 }
 
+static inline void rig_end(struct rig *r, pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	rig_forget(r, pid);
+}
+
 /* Polls, since it happens in another process. */
 #define wait_until(condition)                                                            \
 	do {                                                                             \
@@ -126,10 +143,12 @@ static inline bool all_in(pid_t pid, const char *states)
 	for (i = 0; i < n; i++) {
 		struct os_proc_stat stat;
 
-		if (os_proc_stat(pid, tids[i], &stat) < 0 || stat.state == 'Z')
+		if (os_proc_stat(pid, tids[i], &stat) < 0 || stat.state == 'Z' || stat.state == 'X')
 			continue;
-		if (!strchr(states, stat.state))
+		if (!strchr(states, stat.state)) {
+			print_message("thread %d is in state %c\n", tids[i], stat.state);
 			return false;
+		}
 	}
 	return true;
 }
@@ -173,8 +192,11 @@ static inline void *count_in_thread(void *arg)
 {
 	_Atomic uint64_t *counter = arg;
 
-	for (;;)
+	/* So that many of them are no burden. */
+	for (;;) {
 		(*counter)++;
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
 	return NULL;
 }
 
@@ -197,6 +219,7 @@ static inline struct live_stop *new_stop(const pid_t *pids, size_t n, bool tree)
 
 	if (live_stop_new(&spec, &s, &e))
 		fail_msg("%s", e.text);
+	rig_stop = s;
 	return s;
 }
 

@@ -41,6 +41,44 @@ static void test_wrong_use(void **state)
 	torpor_image_close(NULL);
 }
 
+static void expect_progress(const struct torpor *t, uint64_t done, uint64_t total)
+{
+	struct torpor_progress progress = TORPOR_OPTS(progress);
+
+	torpor_progress(t, &progress);
+	assert_int_equal(progress.done_bytes, done);
+	assert_int_equal(progress.total_bytes, total);
+}
+
+/* What was done in the end is what there was to do. */
+static void test_progress(void **state)
+{
+	const struct place *p = *state;
+	const uint64_t memory = num_round_up(FILE_BYTES, 4096);
+	struct torpor_load_opts l = TORPOR_OPTS(l);
+	struct torpor *t = context();
+	char rebuilt[128];
+	struct stat st;
+
+	save(t, p);
+	expect_progress(t, memory, memory);
+	assert_int_equal(torpor_verify(t, p->image, NULL, NULL), 0);
+	expect_progress(t, memory, memory);
+	l.to = p->to;
+	assert_int_equal(torpor_load(t, p->image, &l, NULL), 0);
+	expect_progress(t, memory, memory);
+	l.flags = TORPOR_IMAGE_FD;
+	l.image_fd = open(p->image, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(torpor_verify(t, NULL, &l, NULL), 0);
+	expect_progress(t, memory, 0);
+	close(l.image_fd);
+	snprintf(rebuilt, sizeof(rebuilt), "%s/rebuilt", p->dir);
+	assert_int_equal(torpor_rebuild(t, p->image, rebuilt, 0, NULL), 0);
+	assert_int_equal(stat(p->image, &st), 0);
+	expect_progress(t, 2 * (uint64_t)st.st_size, 2 * (uint64_t)st.st_size);
+	torpor_free(t);
+}
+
 static void test_report(void **state)
 {
 	const struct place *p = *state;
@@ -312,6 +350,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_wrong_use),
 		TEST(test_report),
+		TEST(test_progress),
 		TEST(test_read),
 		TEST(test_warnings),
 		TEST(test_cancel_from_a_thread),

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/cleanup.h"
@@ -12,6 +13,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/num.h"
+#include "base/thread.h"
 #include "base/tmpname.h"
 #include "base/wait.h"
 
@@ -152,6 +154,33 @@ static void test_tmpname(void **unused)
 	assert_non_null(strstr(a, ".torpor-"));
 }
 
+/* ---- threads ---- */
+
+static void *tell_mask(void *arg)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, arg);
+	return NULL;
+}
+
+static void test_threads_take_no_signals(void **unused)
+{
+	static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+	sigset_t before, blocked, mask;
+	pthread_t thread;
+
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGBUS);
+	pthread_sigmask(SIG_BLOCK, &blocked, &before);
+	assert_int_equal(thread_start(&thread, tell_mask, &mask), 0);
+	pthread_join(thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, &blocked);
+	for (size_t i = 0; i < ARRAY_LEN(own); i++)
+		assert_false(sigismember(&mask, own[i]));
+	assert_true(sigismember(&mask, SIGINT) && sigismember(&mask, SIGALRM) && sigismember(&mask, SIGCHLD));
+	/* The maker's is what it was. */
+	assert_true(sigismember(&blocked, SIGBUS) && !sigismember(&blocked, SIGINT));
+}
+
 /* ---- times ---- */
 
 static void test_times_beyond_64_bits(void **unused)
@@ -185,6 +214,7 @@ int main(void)
 		cmocka_unit_test(test_numbers),   cmocka_unit_test(test_io),
 		cmocka_unit_test(test_lock),      cmocka_unit_test(test_tmpname),
 		cmocka_unit_test(test_times_beyond_64_bits),
+		cmocka_unit_test(test_threads_take_no_signals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

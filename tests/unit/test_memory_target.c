@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /* Targets: the ways of writing pages, commit and rollback, and that nothing is left. */
 #include "memory_rig.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include "memory/target-priv.h"
 
 static struct memory_item file_item(const char *name, uint64_t bytes)
@@ -245,6 +249,103 @@ static void test_many_files(void **state)
 	}
 }
 
+/* Items of several roots, mixed, one of which is the beginning of another's name. */
+static void test_mixed_roots(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t root;
+	} want[] = {{"b", 0},   {"a", 1},   {"ab", 2},  {"a/x", 1}, {"b/x", 0}, {"ab/x", 2},
+		    {"a/y", 1}, {"ab/y", 2}, {"c", 3},  {"b/y", 0}, {"a/x/z", 1}};
+	struct memory_item list[ARRAY_LEN(want)];
+	struct memory_items items = {.list = list, .count = ARRAY_LEN(want)};
+	struct memory_target *t;
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+		list[i] = file_item(want[i].name, 0);
+		if (want[i].root != 3 && !strchr(want[i].name, 'y') && !strchr(want[i].name, 'z'))
+			list[i].kind = MEMORY_DIRECTORY;
+		list[i].mode = 0700;
+	}
+	assert_int_equal(start(*state, &items, false, &t), 0);
+	for (size_t i = 0; i < ARRAY_LEN(want); i++)
+		assert_int_equal(t->root_of[i], want[i].root);
+	assert_int_equal(memory_target_commit(t, NULL), 0);
+	memory_target_free(t);
+	for (size_t i = 0; i < ARRAY_LEN(want); i++)
+		assert_int_equal(access(rig_path(*state, want[i].name, path), F_OK), 0);
+	/* What lies nowhere. */
+	list[0] = file_item("a/x", 0);
+	list[1] = file_item("b", 0);
+	items.count = 2;
+	assert_int_equal(start(*state, &items, true, &t), -EINVAL);
+	items.count = 1;
+	assert_int_equal(start(*state, &items, true, &t), -EINVAL);
+}
+
+struct opener {
+	struct memory_target *t;
+	struct memory_target_file *file;
+	_Atomic int rc;
+};
+
+static void *open_sixth(void *arg)
+{
+	struct opener *o = arg;
+
+	o->rc = memory_target_open(o->t, 6, &o->file, NULL);
+	return NULL;
+}
+
+/* Whoever needs one more waits until somebody is done; idle files are given up; alone it is an error. */
+static void test_descriptors_run_out(void **state)
+{
+	struct memory_item list[] = {file_item("t", 0),     file_item("t/1", 10), file_item("t/2", 10),
+				     file_item("t/3", 10), file_item("t/4", 10), file_item("t/5", 10),
+				     file_item("t/6", 10)};
+	struct memory_items items = {.list = list, .count = 7};
+	struct memory_target_file *files[6];
+	struct opener o = {.rc = 1};
+	struct rlimit before, few;
+	pthread_t thread;
+	int fds[6];
+
+	list[0].kind = MEMORY_DIRECTORY;
+	list[0].mode = 0700;
+	assert_int_equal(start(*state, &items, false, &o.t), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	/* Which numbers the next ones will have. */
+	for (int i = 0; i < 6; i++)
+		fds[i] = open("/", O_PATH | O_CLOEXEC);
+	for (int i = 0; i < 6; i++)
+		close(fds[i]);
+	few = before;
+	few.rlim_cur = (rlim_t)fds[0];
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(memory_target_open(o.t, 1, &files[1], NULL), -EMFILE);
+	few.rlim_cur = (rlim_t)fds[5];
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (uint64_t i = 1; i <= 5; i++)
+		assert_int_equal(memory_target_open(o.t, i, &files[i], NULL), 0);
+	assert_int_equal(pthread_create(&thread, NULL, open_sixth, &o), 0);
+	for (bool waits = false; !waits;) {
+		wait_lock_acquire(&o.t->lock);
+		waits = o.t->waiting;
+		wait_lock_release(&o.t->lock);
+		assert_int_equal(o.rc, 1);
+	}
+	memory_target_close(o.t, files[3]);
+	pthread_join(thread, NULL);
+	assert_int_equal(o.rc, 0);
+	memory_target_close(o.t, o.file);
+	assert_int_equal(memory_target_open(o.t, 3, &files[3], NULL), 0);
+	for (uint64_t i = 1; i <= 5; i++)
+		memory_target_close(o.t, files[i]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	memory_target_free(o.t);
+}
+
 static void test_no_room(void **state)
 {
 	struct memory_item list[] = {file_item("f", RIG_PAGE)};
@@ -270,6 +371,7 @@ int main(void)
 		RIG_TEST(test_ways_of_writing),    RIG_TEST(test_free_without_commit),
 		RIG_TEST(test_existing_and_force), RIG_TEST(test_rollback_of_exchange),
 		RIG_TEST(test_many_files),         RIG_TEST(test_no_room),
+		RIG_TEST(test_descriptors_run_out), RIG_TEST(test_mixed_roots),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,8 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -40,6 +42,7 @@ struct job {
 };
 
 static struct rig rig;
+static pthread_t caller; /* of all tests */
 
 static int take(void *ctx, void *worker, void *job_arg, struct err *e)
 {
@@ -65,11 +68,22 @@ static int take(void *ctx, void *worker, void *job_arg, struct err *e)
 	return 1;
 }
 
+/* All threads but the caller's leave signals alone. */
+static void check_mask(void)
+{
+	sigset_t mask;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	if ((sigismember(&mask, SIGTERM) == 0) != (pthread_equal(pthread_self(), caller) != 0))
+		abort();
+}
+
 static int work(void *ctx, void *worker, void *job_arg, struct err *e)
 {
 	struct job *job = job_arg;
 	uint64_t seed = job->number * 7919 + 1, spins;
 
+	check_mask();
 	++*(uint64_t *)
 		  worker; /* a worker belongs to one thread: the sanitizer would see another */
 	if (rig.random_work)
@@ -276,5 +290,6 @@ int main(void)
 		cmocka_unit_test(test_cancel), cmocka_unit_test(test_no_err_and_no_done),
 	};
 
+	caller = pthread_self();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

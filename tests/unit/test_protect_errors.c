@@ -162,12 +162,8 @@ static void test_refused_writer(void **state)
 	for (i = 0; i < 2; i++) {
 		struct rig *r = rig_new(kinds[i], MIB(1), true);
 		char number[32];
-		pid_t pid = fork();
+		pid_t pid = rig_bystander();
 
-		if (!pid) {
-			pause();
-			_exit(0);
-		}
 		snprintf(number, sizeof(number), "process %d", pid);
 		refused(r->at, r->bytes, -EBUSY, number);
 		kill(pid, SIGKILL);

@@ -20,7 +20,7 @@
 #define BYTES MIB(24)
 #define PIECE KIB(640)
 
-enum kind { PIPE, SOCKET, TERMINAL, KINDS };
+enum kind { PIPE, SOCKET, TERMINAL };
 
 /* Writes to ends[1] are read from ends[0]. */
 static bool open_ends(enum kind kind, int ends[2])
@@ -147,7 +147,7 @@ static void test_a_cancel_ends_the_wait_for_a_reader(void **unused)
 {
 	void *data = calloc(1, BYTES);
 
-	for (enum kind kind = PIPE; kind < KINDS; kind++) {
+	for (enum kind kind = PIPE; kind < TERMINAL; kind++) {
 		struct waiter w = {.data = data};
 		atomic_bool cancel = false;
 		struct pollfd full;
@@ -174,13 +174,10 @@ static void test_a_cancel_ends_the_wait_for_a_reader(void **unused)
 static void test_an_end_for_reading_is_not_written(void **unused)
 {
 	struct store *store;
-	uint64_t offset;
 	int ends[2];
 
 	assert_true(open_ends(PIPE, ends));
-	assert_int_equal(store_create_stream(ends[0], NULL, &store, NULL), 0);
-	assert_int_equal(store_append(store, "x", 1, &offset, NULL), -EBADF);
-	store_free(store);
+	assert_int_equal(store_create_stream(ends[0], NULL, &store, NULL), -EBADF);
 	close(ends[0]);
 	close(ends[1]);
 	assert_int_equal(store_create_stream(-1, NULL, &store, NULL), -EBADF);

@@ -84,5 +84,6 @@ int bench_limits(const struct bench_opts *opts);
 int bench_copy(const struct bench_opts *opts);
 int bench_fill(const struct bench_opts *opts);
 int bench_critical(const struct bench_opts *opts);
+int bench_keep(const struct bench_opts *opts);
 
 #endif

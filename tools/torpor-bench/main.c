@@ -19,6 +19,7 @@ static const struct {
 	{"critical", "a live service's memory saved, and what it feels of it", bench_critical},
 	{"copy", "ways to copy pages and to find the zero ones among them", bench_copy},
 	{"fill", "ways to fill fresh shared memory", bench_fill},
+	{"keep", "ways to say which pages are preserved, and to hand that over", bench_keep},
 };
 
 void bench_die(const char *fmt, ...)

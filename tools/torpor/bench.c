@@ -75,7 +75,8 @@ const struct cmd cmd_bench = {
 		 "  limits    save and load beside what they cannot beat\n"
 		 "  critical  a live service's memory saved, and what it feels of it\n"
 		 "  copy      ways to copy pages and to find the zero ones among them\n"
-		 "  fill      ways to fill fresh shared memory\n\n"
+		 "  fill      ways to fill fresh shared memory\n"
+		 "  keep      ways to say which pages are preserved, and to hand that over\n\n"
 		 "`torpor bench NAME --help` shows what a benchmark takes.\n",
 	.options = options,
 	.run_raw = run_raw,

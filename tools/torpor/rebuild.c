@@ -74,7 +74,7 @@ const struct cmd cmd_rebuild = {
 		 "Pages\n"
 		 "that are lost become holes; the exit code is 3 when there are any.\n",
 	.options = options,
-	.notes = "Memory needed: 64 bytes for each chunk of the image.\n",
+	.notes = "Memory needed: 72 to 144 bytes for each chunk of the image, and up to 216 for\na moment.\n",
 	.operands_min = 1,
 	.operands_max = 1,
 	.run = run,
