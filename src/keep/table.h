@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Layout of the table in its area, and what one process knows about it.  Private to the room. */
+/* Layout of the table in its area, and what one process knows about it.  Private to the room.
+ */
 #ifndef TORPOR_KEEP_TABLE_H
 #define TORPOR_KEEP_TABLE_H
 
@@ -24,10 +25,10 @@ struct keep_header {
 	uint64_t pages;
 	uint32_t order_max;
 	uint32_t table_pages; /* of the area, header included */
-	uint64_t sum; /* of the above */
+	uint64_t sum;         /* of the above */
 	keep_word state;
 	keep_word orders; /* bit k: order k was used since attach */
-	keep_word ready; /* pages of the area that may be touched */
+	keep_word ready;  /* pages of the area that may be touched */
 	uint64_t unused[24];
 	keep_word root[KEEP_ORDERS];
 };
@@ -83,19 +84,19 @@ struct keep {
 	uint32_t order_max;
 	bool read_only;
 	_Atomic uint32_t freezes; /* numbers given to freezes so far */
-	_Atomic uint32_t hint; /* word of the map below which none is free, perhaps */
+	_Atomic uint32_t hint;    /* word of the map below which none is free, perhaps */
 	_Atomic(struct keep_hand *) hands; /* only ever grows */
-	struct wait_lock split; /* held while a block is split: see keep_split() */
+	struct wait_lock split;            /* held while a block is split: see keep_split() */
 	struct keep_tree tree[KEEP_ORDERS];
 };
 
 /*
- * What one hand remembers of one tree: its way down.  Tables 0 to depth - 1 of it are pinned and
- * there.  One more slot may be set, for a position whose descriptor is uniform (pins = depth + 1).
- * Only the slots are seen by other threads.
+ * What one hand remembers of one tree: its way down.  Tables 0 to depth - 1 of it are pinned
+ * and there.  One more slot may be set, for a position whose descriptor is uniform (pins =
+ * depth + 1). Only the slots are seen by other threads.
  */
 struct keep_path {
-	uint64_t leaf_no; /* UINT64_MAX: the path does not end in a leaf */
+	uint64_t first, count; /* blocks of the leaf; count is 0 when the path ends in none */
 	keep_word *leaf;
 	uint32_t tail_at; /* word of the leaf that is not whole, if any */
 	uint32_t depth, pins;
@@ -103,7 +104,7 @@ struct keep_path {
 	uint64_t end; /* DESC_TABLE at a leaf; else DESC_EMPTY or DESC_FULL, at desc[depth] */
 	keep_word *desc[KEEP_LEVELS]; /* leads to the table at this depth */
 	keep_word *table[KEEP_LEVELS];
-	uint64_t no[KEEP_LEVELS]; /* position: block >> shift */
+	uint64_t no[KEEP_LEVELS];                 /* position: block >> shift */
 	_Alignas(64) keep_word slot[KEEP_LEVELS]; /* position + 1, or 0 */
 };
 
@@ -111,7 +112,9 @@ struct keep_hand {
 	struct keep *keep;
 	struct keep_hand *next;
 	atomic_bool taken;
-	bool dirty; /* the last change made a word or descriptor uniform */
+	bool dirty;                   /* the last change made a word or descriptor uniform */
+	uint32_t orders;              /* that may be changed: none when read only */
+	const keep_word *orders_used; /* the header's `orders` */
 	struct keep_path path[KEEP_ORDERS];
 };
 
@@ -144,7 +147,8 @@ static inline bool keep_index_valid(const struct keep *k, uint32_t index)
 	return index >= k->first_table && index < k->table_pages;
 }
 
-static inline uint64_t keep_span_end(const struct keep_tree *tree, uint64_t block, uint32_t depth)
+static inline uint64_t keep_span_end(const struct keep_tree *tree, uint64_t block,
+				     uint32_t depth)
 {
 	uint64_t end = ((block >> tree->shift[depth]) + 1) << tree->shift[depth];
 
@@ -154,13 +158,14 @@ static inline uint64_t keep_span_end(const struct keep_tree *tree, uint64_t bloc
 /* path.c: pins */
 
 /*
- * Brings the hand's path to the block: to its leaf, or to the descriptor that says EMPTY or FULL
- * for it (path->end).  0 or -EBADMSG.
+ * Brings the hand's path to the block: to its leaf, or to the descriptor that says EMPTY or
+ * FULL for it (path->end).  0 or -EBADMSG.
  */
 int keep_path_seek(struct keep_hand *hand, unsigned int order, uint64_t block);
 /* Releases the lowest table of the path if it is uniform, then the one above, and so on. */
 void keep_path_tidy(struct keep_hand *hand, unsigned int order);
-/* As keep_path_tidy(), after word `at` of the path's leaf became uniform; looks beside it first. */
+/* As keep_path_tidy(), after word `at` of the path's leaf became uniform; looks beside it
+ * first. */
 void keep_path_tidy_at(struct keep_hand *hand, unsigned int order, uint32_t at);
 void keep_path_rest(struct keep_hand *hand, unsigned int order);
 
@@ -168,8 +173,8 @@ void keep_path_rest(struct keep_hand *hand, unsigned int order);
 
 /*
  * Sets (or clears) blocks [lo, hi), all of which must be clear (or set): else -EEXIST (or
- * -ENOENT) at the first that is not.  *ret_done is where it stopped: [lo, *ret_done) was changed.
- * Releases nothing: keep_tree_tidy() does.
+ * -ENOENT) at the first that is not.  *ret_done is where it stopped: [lo, *ret_done) was
+ * changed. Releases nothing: keep_tree_tidy() does.
  */
 int keep_tree_change(struct keep_hand *hand, unsigned int order, uint64_t lo, uint64_t hi,
 		     bool set, uint64_t *ret_done);
@@ -180,15 +185,16 @@ int keep_tree_test(struct keep_hand *hand, unsigned int order, uint64_t block);
 int keep_tree_next(struct keep_hand *hand, unsigned int order, uint64_t from, uint64_t to,
 		   uint64_t *ret_start, uint64_t *ret_end);
 /* 1 or 0: does a block of this order overlap with pages [start, end)? */
-int keep_tree_overlaps(struct keep_hand *hand, unsigned int order, uint64_t start, uint64_t end);
+int keep_tree_overlaps(struct keep_hand *hand, unsigned int order, uint64_t start,
+		       uint64_t end);
 int keep_tree_count(struct keep_hand *hand, unsigned int order, uint64_t lo, uint64_t hi,
 		    uint64_t *ret);
 
 /* runs.c: all orders merged */
 struct keep_runs {
 	struct keep_hand *hand;
-	uint64_t orders; /* those that have more */
-	uint64_t to; /* pages */
+	uint64_t orders;   /* those that have more */
+	uint64_t to;       /* pages */
 	uint64_t overlaps; /* runs that began within another so far */
 	uint64_t start[KEEP_ORDERS], end[KEEP_ORDERS]; /* next run of each, in pages */
 };
@@ -202,8 +208,8 @@ int keep_runs_next(struct keep_runs *runs, uint64_t *ret_start, uint64_t *ret_en
 int keep_check_trees(struct keep *k, bool crashed, uint64_t *seen, struct keep_report *report,
 		     struct err *e);
 int keep_mend(struct keep *k, struct keep_found *found, struct err *e);
-/* Writes the population beside each table's number.  Nobody else may be in the table. */
-void keep_seal(struct keep *k);
+/* Writes the population of each table beside its number.  Nobody else may be in the table. */
+void keep_seal_tree(struct keep_hand *hand, unsigned int order);
 
 static inline uint64_t keep_map_words(const struct keep *k)
 {

@@ -35,7 +35,7 @@ static int add_looks(struct live_passes *p, const struct mapper *m, const struct
 	const struct copied_file *f = map->file;
 	size_t i = copy_cell_after(f, page);
 
-	while (i < f->n_cells && f->cells[i]->first_page < last) {
+	while (page < last && i < f->n_cells && f->cells[i]->first_page < last) {
 		uint64_t from = num_max(page, f->cells[i]->first_page), end = from, most = num_min(last, from + LOOK_PAGES);
 		int rc;
 

@@ -34,6 +34,7 @@
 #include "os/uffd.h"
 
 #define PAGE_BYTES ((size_t)4096)
+/* Measured from 4 KiB to 2 MiB (docs/design/live.md); another one can be tried by -D. */
 #ifndef BLOCK_SHIFT
 #define BLOCK_SHIFT 16
 #endif

@@ -148,7 +148,7 @@ static size_t poll_threads(struct live_stop *s)
 	return running;
 }
 
-/* The end of a first thread is not reported as long as others live. */
+/* The end of a first thread is not reported as long as others live; that of any other one is to be waited for. */
 static void look_for_ended(struct live_stop *s)
 {
 	struct os_proc_stat stat;
@@ -157,7 +157,7 @@ static void look_for_ended(struct live_stop *s)
 	for (i = 0; i < s->n_threads; i++) {
 		struct thread *t = &s->threads[i];
 
-		if (t->state == OS_TRACE_RUNNING &&
+		if (t->state == OS_TRACE_RUNNING && t->tid == t->pid &&
 		    (os_proc_stat(t->tid, t->tid, &stat) < 0 || stat.state == 'Z' || stat.state == 'X'))
 			t->state = OS_TRACE_ENDED;
 	}

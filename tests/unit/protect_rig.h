@@ -26,7 +26,7 @@
 #define PAGE ((size_t)4096)
 #define MIB(n) ((size_t)(n) << 20)
 #define RIG_WRITERS 4
-#define ALARM_S 200 /* nobody may be stuck for ever, least of all the test */
+#define ALARM_S 280 /* nobody may be stuck for ever, least of all the test */
 
 enum rig_kind { RIG_ANON, RIG_HUGE, RIG_SHARED, RIG_MEMFD };
 

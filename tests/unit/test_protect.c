@@ -312,7 +312,7 @@ static void test_fork(void **state)
  * descriptor open. */
 static void test_free_in_the_middle(void **state)
 {
-	struct rig *r = rig_new(RIG_HUGE, MIB(64), true);
+	struct rig *r = rig_new(RIG_HUGE, MIB(16), true);
 	int round;
 
 	rig_start(r);

@@ -26,12 +26,12 @@ static void take_at_gate(struct program *prog, struct place *p, struct torpor_sn
 
 static void check_content(struct place *p, enum kind kind, uint32_t way)
 {
-	struct program *prog = program_new(kind, MIB(24));
+	struct program *prog = program_new(kind, MIB(12));
 	struct settings set;
 	int round;
 
 	program_start(prog);
-	for (round = 0; round < 4; round++) {
+	for (round = 0; round < 2; round++) {
 		struct torpor_snapshot *s = snapshot_of(p, &prog->m, settings(&set, way));
 		struct torpor_report report;
 		uint8_t *kept;
@@ -41,7 +41,7 @@ static void check_content(struct place *p, enum kind kind, uint32_t way)
 		kept = keep(&prog->m);
 		OK(p->t, torpor_snapshot_take(s));
 		pthread_rwlock_unlock(&prog->gate);
-		program_await(prog, round % 2 ? 5000 : 16);
+		program_await(prog, round % 2 ? 3000 : 16);
 		report = wait_for(p, s);
 		assert_int_equal(report.copy_used, way);
 		torpor_snapshot_free(s);
@@ -79,14 +79,14 @@ static size_t torn_pairs(const uint8_t *at, size_t bytes)
 static void test_invariants(void **state)
 {
 	struct place *p = *state;
-	struct program *prog = program_new(ANON, MIB(16));
+	struct program *prog = program_new(ANON, MIB(8));
 	struct settings set;
 	size_t w;
 	int round;
 
 	program_start(prog);
 	for (w = 0; w < ARRAY_LEN(ways); w++) {
-		for (round = 0; round < 25 && can(ways[w]); round++) {
+		for (round = 0; round < 20 && can(ways[w]); round++) {
 			struct torpor_snapshot *s =
 				snapshot_of(p, &prog->m, settings(&set, ways[w]));
 			uint8_t *at;
@@ -107,7 +107,7 @@ static void test_invariants(void **state)
  */
 static void test_invariants_are_broken_between(void **state)
 {
-	struct program *prog = program_new(ANON, MIB(16));
+	struct program *prog = program_new(ANON, MIB(8));
 	size_t torn = 0;
 
 	program_start(prog);
@@ -133,7 +133,7 @@ static void test_read_into_it(void **state)
 	struct settings set;
 
 	for (enum kind kind = 0; kind < KINDS && !why_not; kind++) {
-		struct memory m = memory_map(kind, MIB(16));
+		struct memory m = memory_map(kind, MIB(8));
 		struct held h;
 		uint8_t *kept;
 		int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);

@@ -53,14 +53,14 @@ class Writer:
         path = f"{folder}/memory" if kind == "file" else ""
         words = " ".join(["writer", *options, kind, str(mib * MIB), path])
         # The shell is its parent: it ends with it.
-        vm.ask(f"{before}{words} >/tmp/ready & true")
+        vm.ask(f"rm -f /tmp/ready; ({before}exec {words}) >/tmp/ready & true")
         vm.wait_until("grep -q ready /tmp/ready", "the writer has filled its memory")
         self.pid = int(vm.ask("cat /tmp/ready").out.split()[1])
 
     def states(self):
         """Of all its threads and those of its children."""
         pids = f"{self.pid} $(cat /proc/{self.pid}/task/*/children)"
-        stats = self.vm.ask(f"for p in {pids}; do cat /proc/$p/task/*/stat; done").out
+        stats = self.vm.ask(f"for p in {pids}; do cat /proc/$p/task/*/stat; done", code=None).out
         return set(re.findall(r"\(writer\) (\S)", stats))
 
     def snapshot(self, *options, stop=None):

@@ -76,6 +76,12 @@ def libraries(program):
     return found
 
 
+def unwinder():
+    """What a thread that ends loads then."""
+    asked = subprocess.run(["gcc", "-print-file-name=libgcc_s.so.1"], capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
 class Machine:
     """Two CPUs, a disk (/dev/nvme0n1) and `megabytes` of RAM, which `folder`, on tmpfs, holds."""
 
@@ -86,6 +92,7 @@ class Machine:
         for program in programs:
             files.update(libraries(program))
             files[f"/bin/{os.path.basename(program)}"] = program
+        files["/lib/libgcc_s.so.1"] = unwinder()
         guest.make_initramfs(f"{folder}/initramfs", init=INIT, files=files)
         with open(f"{folder}/disk", "wb") as f:
             f.truncate(DISK_BYTES)

@@ -235,10 +235,11 @@ static void mark(struct track_regions *r, uint64_t pfn, uint64_t pages)
 	merge(r, i ? i - 1 : 0, i + 1);
 }
 
-void track_reserve(void *ctx, uint64_t pfn, uint64_t pages)
+int track_reserve(void *ctx, uint64_t pfn, uint64_t pages)
 {
 	reserve(ctx, pfn, pages);
 	mark(ctx, pfn, pages);
+	return 0;
 }
 
 void track_read_back(void *t, void (*walk)(void *t, track_run_fn run, void *ctx))

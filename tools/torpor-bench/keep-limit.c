@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
  * What no tracker is likely to beat: one flat bitmap for all pages there are, of order 0 alone,
- * whose bits are set atomically, without a look at anything, and read a word at a time.  It says
- * as well whether two threads on memory of their own can be faster than one here and now.
+ * whose bits are set atomically, without a look at anything, and read a word at a time.  It
+ * says as well whether two threads on memory of their own can be faster than one here and now.
  */
 #include <stdlib.h>
 
@@ -27,11 +27,12 @@ static void *create(uint64_t pages)
 	return t;
 }
 
-static void preserve(void *p, uint64_t pfn)
+static int preserve(void *p, uint64_t pfn)
 {
 	struct flat *t = p;
 
 	track_set_bit(t->bits, pfn);
+	return 0;
 }
 
 static void nothing(void *p)

@@ -5,6 +5,7 @@
  * reservation for each page.  Once with the rw_semaphore that it had when the table was
  * proposed, once without any lock, as it was merged (Linux 6.16).
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "bench.h"
@@ -56,22 +57,25 @@ static void preserve_order(struct list *t, uint64_t pfn, unsigned int order)
 		      bit % MAP_BITS);
 }
 
-static void preserve_bare(void *p, uint64_t pfn)
+static int preserve_bare(void *p, uint64_t pfn)
 {
 	struct list *t = p;
 
 	if (t->finished)
-		bench_die("preserved too late");
+		return -EBUSY;
 	preserve_order(t, pfn, 0);
+	return 0;
 }
 
-static void preserve(void *p, uint64_t pfn)
+static int preserve(void *p, uint64_t pfn)
 {
 	struct list *t = p;
+	int rc;
 
 	track_sem_read(&t->sem);
-	preserve_bare(t, pfn);
+	rc = preserve_bare(t, pfn);
 	track_sem_unread(&t->sem);
+	return rc;
 }
 
 static void preserve_range_bare(void *p, uint64_t pfn, uint64_t pages)

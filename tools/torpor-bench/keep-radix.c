@@ -58,9 +58,10 @@ static void preserve_order(struct radix *t, uint64_t pfn, unsigned int order)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static void preserve(void *p, uint64_t pfn)
+static int preserve(void *p, uint64_t pfn)
 {
 	preserve_order(p, pfn, 0);
+	return 0;
 }
 
 static void preserve_range(void *p, uint64_t pfn, uint64_t pages)

@@ -11,6 +11,7 @@ static const struct {
 	[M_ASCENDING] = {"ascending", "ns a page", false},
 	[M_STRIDED] = {"stride 512", "ns a page", false},
 	[M_RANDOM] = {"random", "ns a page", false},
+	[M_ASCENDING_WALL] = {"ascending, 1 thread", "ns a page", false},
 	[M_ASCENDING_ALL] = {"ascending", "ns a page", true},
 	[M_STRIDED_ALL] = {"stride 512", "ns a page", true},
 	[M_RANDOM_ALL] = {"random", "ns a page", true},
@@ -30,6 +31,7 @@ static const struct {
 	[M_BYTES_LONE] = {"one lone page", "bytes", false},
 	[M_BYTES_SPARSE] = {"a page in 128 MiB", "bytes", false},
 	[M_BYTES_HALF] = {"every 2nd page", "bytes", false},
+	[M_BYTES_NONE] = {"no page", "bytes", false},
 	[M_BYTES_EMPTIED] = {"all unpreserved", "bytes", false},
 };
 
@@ -37,8 +39,9 @@ static const struct {
 	const char *title;
 	enum measure first, last;
 } tables[] = {
-	{"One page a call: ns a page (times the list)", M_ASCENDING, M_RANDOM},
-	{"One page a call: ns a page (times the list)", M_ASCENDING_ALL, M_RANDOM_ALL},
+	{"One page a call, 1 thread: ns of CPU time a page (times the list)", M_ASCENDING,
+	 M_RANDOM},
+	{"One page a call: ns a page (times the list)", M_ASCENDING_WALL, M_RANDOM_ALL},
 	{"From the first page to the successor: ms (times the list)", M_HAND_OVER,
 	 M_VALIDATE_HOLES},
 	{"Walks: ms (times the list)", M_WALK, M_WALK_HALF},
@@ -64,7 +67,7 @@ static void print_cell(const struct result *r, unsigned int d, unsigned int m)
 		return;
 	}
 	print_number(r->v[d][m]);
-	if (m < M_BYTES_DENSE && !isnan(r->times[d][m])) {
+	if (m < M_BYTES_DENSE && isfinite(r->times[d][m])) {
 		printf(" (");
 		print_number(r->times[d][m]);
 		printf(")");
@@ -77,8 +80,9 @@ static void print_table(const struct keep_samples *s, const struct result *r, si
 	unsigned int d, m;
 
 	printf("\n%s", tables[t].title);
-	if (measures[tables[t].first].all)
-		printf(", by %u threads, each with memory of its own", threads);
+	if (measures[tables[t].last].all)
+		printf(", %u threads, each with memory of its own; by the wall's clock",
+		       threads);
 	printf("\n\n| design              ");
 	for (m = tables[t].first; m <= tables[t].last; m++)
 		printf(" | %s", measures[m].what);
@@ -104,14 +108,63 @@ static void print_json(const struct keep_samples *s, const struct result *r,
 		for (m = 0; m < MEASURES; m++) {
 			if (isnan(r->v[d][m]))
 				continue;
-			snprintf(ratio, sizeof(ratio), isnan(r->times[d][m]) ? "null" : "%.6g",
-				 r->times[d][m]);
+			snprintf(ratio, sizeof(ratio),
+				 !isfinite(r->times[d][m]) ? "null" : "%.6g", r->times[d][m]);
 			printf("{\"design\": \"%s\", \"what\": \"%s\", \"threads\": %u, "
 			       "\"unit\": \"%s\", \"value\": %.6g, \"ratio\": %s}\n",
 			       s->names[d], measures[m].what, measures[m].all ? threads : 1,
 			       measures[m].unit, r->v[d][m], ratio);
 		}
 	}
+}
+
+/* What is to be reached; for 48 GiB. */
+static void print_goal(const char *what, double is, double limit, bool at_least)
+{
+	bool reached = at_least ? is >= limit : is <= limit;
+
+	printf("- %s: ", what);
+	print_number(is);
+	printf(" (at %s ", at_least ? "least" : "most");
+	print_number(limit);
+	printf(": %s)\n", reached ? "reached" : "NOT reached");
+}
+
+static void print_goals(const struct result *r, unsigned int threads)
+{
+	const double *ours = r->v[TRACK_TORPOR], *list = r->v[TRACK_LIST];
+	const double *seed = r->v[TRACK_SEED], *flat = r->v[TRACK_LIMIT];
+	double worst = 0;
+	unsigned int m;
+
+	for (m = M_BYTES_DENSE; m <= M_BYTES_HALF; m++)
+		worst = ours[m] > worst * seed[m] ? ours[m] / seed[m] : worst;
+	printf("\n");
+	print_goal("preserve + serialize, times the list", r->times[TRACK_TORPOR][M_HAND_OVER],
+		   0.5, false);
+	print_goal("the same, times the list as merged",
+		   ours[M_HAND_OVER] / r->v[TRACK_LIST_BARE][M_HAND_OVER], 0.5, false);
+	print_goal("in one call at order 0, times the list",
+		   ours[M_RANGE_0] / list[M_HAND_OVER], 0.002, false);
+	if (threads > 1) {
+		printf("- one thread's time, times that of all, ascending: flat bitmap ");
+		print_number(flat[M_ASCENDING_WALL] / flat[M_ASCENDING_ALL]);
+		printf("\n");
+		print_goal("the same, torpor", ours[M_ASCENDING_WALL] / ours[M_ASCENDING_ALL],
+			   1.6, true);
+	}
+	print_goal("successor may run, ms", ours[M_ATTACH], 0.1, false);
+	print_goal("successor may run, holes, ms", ours[M_ATTACH_HOLES], 0.1, false);
+	print_goal("validate, ms", ours[M_VALIDATE], 0.1, false);
+	print_goal("validate, holes, ms", ours[M_VALIDATE_HOLES], 5, false);
+	print_goal("the list read back, times that",
+		   list[M_ATTACH_HOLES] / ours[M_VALIDATE_HOLES], 10, true);
+	print_goal("walk, holes, ms", ours[M_WALK_HOLES], 1, false);
+	print_goal("walk, every 2nd page, ms", ours[M_WALK_HALF], 40, false);
+	print_goal("dense, bytes a GiB", ours[M_BYTES_DENSE] / 48, 256, false);
+	print_goal("bytes, at worst, times the table's", worst, 1, false);
+	print_goal("bytes after all is unpreserved, times those of no page",
+		   ours[M_BYTES_EMPTIED] / ours[M_BYTES_NONE], 1, false);
 }
 
 static double median_of(const double *values, const double *by, unsigned int n)
@@ -148,7 +201,9 @@ void keep_report(const struct keep_samples *s, const struct bench_opts *opts, ui
 	       (unsigned long long)pages, (double)pages * TRACK_PAGE_BYTES / (double)GIB(1),
 	       opts->runs);
 	for (t = 0; t < ARRAY_LEN(tables); t++) {
-		if (!measures[tables[t].first].all || opts->threads > 1)
+		if (!measures[tables[t].last].all || opts->threads > 1)
 			print_table(s, &r, t, opts->threads);
 	}
+	if (!opts->file)
+		print_goals(&r, opts->threads);
 }

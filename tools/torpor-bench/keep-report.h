@@ -11,10 +11,12 @@
 #define NOT_THERE ((double)NAN)
 
 enum measure {
-	/* Nanoseconds a page, one page a call: by one thread, by all; as enum arrival. */
+	/* Nanoseconds a page, one page a call; as enum arrival.  By one thread: */
 	M_ASCENDING,
 	M_STRIDED,
 	M_RANDOM,
+	/* By the wall's clock: by one thread, by all. */
+	M_ASCENDING_WALL,
 	M_ASCENDING_ALL,
 	M_STRIDED_ALL,
 	M_RANDOM_ALL,
@@ -36,6 +38,7 @@ enum measure {
 	M_BYTES_LONE,
 	M_BYTES_SPARSE,
 	M_BYTES_HALF,
+	M_BYTES_NONE,
 	M_BYTES_EMPTIED,
 	MEASURES
 };

@@ -9,6 +9,7 @@
  * What was published wrong is right here where a benchmark would see it: addresses in the walk
  * of higher orders, alignment of a range's start, orders too large to be handed over.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "bench.h"
@@ -72,22 +73,25 @@ static void preserve_order(struct table *t, uint64_t pfn, unsigned int order)
 	track_set_bit((_Atomic uint64_t *)follow(t, at), bit % LEAF_BITS);
 }
 
-static void preserve_bare(void *p, uint64_t pfn)
+static int preserve_bare(void *p, uint64_t pfn)
 {
 	struct table *t = p;
 
 	if (t->finished)
-		bench_die("preserved too late");
+		return -EBUSY;
 	preserve_order(t, pfn, 0);
+	return 0;
 }
 
-static void preserve(void *p, uint64_t pfn)
+static int preserve(void *p, uint64_t pfn)
 {
 	struct table *t = p;
+	int rc;
 
 	track_sem_read(&t->sem);
-	preserve_bare(t, pfn);
+	rc = preserve_bare(t, pfn);
 	track_sem_unread(&t->sem);
+	return rc;
 }
 
 static void preserve_range_bare(void *p, uint64_t pfn, uint64_t pages)

@@ -22,7 +22,8 @@
 static const struct track_ops *const designs[TRACK_DESIGNS] = {
 	[TRACK_LIST] = &track_list,   [TRACK_LIST_BARE] = &track_list_bare,
 	[TRACK_SEED] = &track_seed,   [TRACK_SEED_BARE] = &track_seed_bare,
-	[TRACK_RADIX] = &track_radix, [TRACK_LIMIT] = &track_limit,
+	[TRACK_RADIX] = &track_radix, [TRACK_TORPOR] = &track_torpor,
+	[TRACK_LIMIT] = &track_limit,
 };
 
 enum arrival { ASCENDING, STRIDED, RANDOM, ARRIVALS };
@@ -93,56 +94,87 @@ static void shuffle(struct plan *p)
 
 /* ---- preserving, one page a call ---- */
 
+static void *enter(const struct track_ops *ops, void *t)
+{
+	return ops->enter ? ops->enter(t) : t;
+}
+
+static void leave(const struct track_ops *ops, void *hand)
+{
+	if (ops->leave)
+		ops->leave(hand);
+}
+
+static void done(const struct track_ops *ops, int rc)
+{
+	if (rc)
+		bench_die("%s: cannot preserve a page", ops->name);
+}
+
 static void fill_part(void *arg, unsigned int number)
 {
 	const struct filling *f = arg;
 	const uint64_t from = part_start(f->plan->pages, f->threads, number);
 	const uint64_t to = part_start(f->plan->pages, f->threads, number + 1);
-	void (*const preserve)(void *, uint64_t) = f->ops->preserve;
+	int (*const preserve)(void *, uint64_t) = f->ops->preserve;
 	const uint32_t *random = f->threads == 1 ? f->plan->random : f->plan->random_all;
+	void *hand = enter(f->ops, f->t);
 	uint64_t i, first;
+	int rc = 0;
 
 	switch (f->arrival) {
 	case ASCENDING:
 		for (i = from; i < to; i++)
-			preserve(f->t, i);
+			rc |= preserve(hand, i);
 		break;
 	case STRIDED:
 		for (first = from; first < to && first < from + STRIDE; first++) {
 			for (i = first; i < to; i += STRIDE)
-				preserve(f->t, i);
+				rc |= preserve(hand, i);
 		}
 		break;
 	default:
 		for (i = from; i < to; i++)
-			preserve(f->t, random[i]);
+			rc |= preserve(hand, random[i]);
 	}
+	done(f->ops, rc);
+	leave(f->ops, hand);
 }
 
 struct seen {
 	uint64_t pages, runs, end;
 };
 
-static void see(void *ctx, uint64_t pfn, uint64_t pages)
+static int see(void *ctx, uint64_t pfn, uint64_t pages)
 {
 	struct seen *s = ctx;
 
 	s->runs += pfn != s->end || !s->pages;
 	s->pages += pages;
 	s->end = pfn + pages;
+	return 0;
 }
 
-/* Milliseconds since `start`. */
+/*
+ * What one thread does is measured in its CPU time, as nobody waits in it, and what else runs
+ * on the machine should not count.  What several do at once is measured by the wall's.
+ */
+static uint64_t start_of(void)
+{
+	return clock_read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* Milliseconds since. */
 static double ms_since(uint64_t start)
 {
-	return (double)(clock_mono_ns() - start) / 1e6;
+	return (double)(start_of() - start) / 1e6;
 }
 
 /* Walks all of it as runs: milliseconds.  Nobody is quick by forgetting pages. */
 static double walk_ms(const struct track_ops *ops, void *t, uint64_t pages, uint64_t runs)
 {
 	struct seen seen = {0};
-	uint64_t start = clock_mono_ns();
+	uint64_t start = start_of();
 	double ms;
 
 	ops->walk(t, see, &seen);
@@ -156,7 +188,7 @@ static double walk_ms(const struct track_ops *ops, void *t, uint64_t pages, uint
 
 static double attach_ms(const struct track_ops *ops, void *t)
 {
-	uint64_t start = clock_mono_ns();
+	uint64_t start = start_of();
 
 	ops->attach(t);
 	return ms_since(start);
@@ -164,7 +196,7 @@ static double attach_ms(const struct track_ops *ops, void *t)
 
 static double validate_ms(const struct track_ops *ops, void *t)
 {
-	uint64_t start = clock_mono_ns();
+	uint64_t start = start_of();
 
 	if (!ops->validate)
 		return NOT_THERE;
@@ -175,12 +207,16 @@ static double validate_ms(const struct track_ops *ops, void *t)
 /* After ascending pages by one thread: what comes next, in the order in which it comes. */
 static void take_over(const struct plan *p, const struct track_ops *ops, void *t, double *ret)
 {
-	ret[M_BYTES_DENSE] = (double)ops->bytes(t);
+	void *hand;
+
 	ret[M_ATTACH] = attach_ms(ops, t);
+	ret[M_BYTES_DENSE] = (double)ops->bytes(t);
 	ret[M_VALIDATE] = validate_ms(ops, t);
 	ret[M_WALK] = walk_ms(ops, t, p->pages, 1);
 	if (ops->unpreserve_range) {
-		ops->unpreserve_range(t, 0, p->pages);
+		hand = enter(ops, t);
+		ops->unpreserve_range(hand, 0, p->pages);
+		leave(ops, hand);
 		ret[M_BYTES_EMPTIED] = (double)ops->bytes(t);
 	}
 }
@@ -189,16 +225,20 @@ static void one_page_a_call(const struct plan *p, const struct track_ops *ops,
 			    enum arrival arrival, unsigned int threads, double *ret)
 {
 	struct filling f = {ops, ops->create(p->pages), p, arrival, threads};
-	uint64_t start = clock_mono_ns();
-	double ms;
+	uint64_t wall = clock_mono_ns(), start = start_of();
+	double ms, wall_ms;
 
 	bench_threads(threads, fill_part, &f);
 	ms = ms_since(start);
-	ret[(threads == 1 ? M_ASCENDING : M_ASCENDING_ALL) + arrival] =
-		ms * 1e6 / (double)p->pages;
+	wall_ms = (double)(clock_mono_ns() - wall) / 1e6;
+	if (threads == 1)
+		ret[M_ASCENDING + arrival] = ms * 1e6 / (double)p->pages;
+	else
+		ret[M_ASCENDING_ALL + arrival] = wall_ms * 1e6 / (double)p->pages;
 	ops->serialize(f.t);
 	if (threads == 1 && arrival == ASCENDING) {
 		ret[M_HAND_OVER] = ms_since(start);
+		ret[M_ASCENDING_WALL] = wall_ms * 1e6 / (double)p->pages;
 		take_over(p, ops, f.t, ret);
 	} else {
 		walk_ms(ops, f.t, p->pages, 1);
@@ -211,16 +251,18 @@ static void one_page_a_call(const struct plan *p, const struct track_ops *ops,
 static double ranges_ms(const struct plan *p, const struct track_ops *ops,
 			void (*preserve)(void *, uint64_t, uint64_t), uint64_t each)
 {
-	void *t = ops->create(p->pages);
-	uint64_t start = clock_mono_ns(), at;
+	uint64_t start, at;
+	void *t, *hand;
 	double ms;
 
-	if (!preserve) {
-		ops->destroy(t);
+	if (!preserve)
 		return NOT_THERE;
-	}
+	t = ops->create(p->pages);
+	start = start_of();
+	hand = enter(ops, t);
 	for (at = 0; at < p->pages; at += each)
-		preserve(t, at, num_min(each, p->pages - at));
+		preserve(hand, at, num_min(each, p->pages - at));
+	leave(ops, hand);
 	ops->serialize(t);
 	ms = ms_since(start);
 	walk_ms(ops, t, p->pages, 0);
@@ -233,44 +275,55 @@ static double ranges_ms(const struct plan *p, const struct track_ops *ops,
 /* Every `step`th page from 0 on. */
 static void *some_pages(const struct track_ops *ops, uint64_t pages, uint64_t step)
 {
-	void *t = ops->create(pages);
+	void *t = ops->create(pages), *hand = enter(ops, t);
 	uint64_t i;
+	int rc = 0;
 
 	for (i = 0; i < pages; i += step)
-		ops->preserve(t, i);
+		rc |= ops->preserve(hand, i);
+	done(ops, rc);
+	leave(ops, hand);
 	ops->serialize(t);
 	return t;
 }
 
 static void few_pages(const struct plan *p, const struct track_ops *ops, double *ret)
 {
-	void *t = some_pages(ops, p->pages, p->pages);
+	const uint64_t sparse = num_pages(p->pages, LEAF_PAGES), half = num_pages(p->pages, 2);
+	void *t = ops->create(p->pages);
 
+	ops->serialize(t);
+	ret[M_BYTES_NONE] = (double)ops->bytes(t);
+	ops->destroy(t);
+	t = some_pages(ops, p->pages, p->pages);
 	ret[M_BYTES_LONE] = (double)ops->bytes(t);
 	walk_ms(ops, t, 1, 1);
 	ops->destroy(t);
 	t = some_pages(ops, p->pages, LEAF_PAGES);
 	ret[M_BYTES_SPARSE] = (double)ops->bytes(t);
-	walk_ms(ops, t, num_pages(p->pages, LEAF_PAGES), num_pages(p->pages, LEAF_PAGES));
+	walk_ms(ops, t, sparse, sparse);
 	ops->destroy(t);
 	t = some_pages(ops, p->pages, 2);
 	ret[M_BYTES_HALF] = (double)ops->bytes(t);
-	ret[M_WALK_HALF] = walk_ms(ops, t, num_pages(p->pages, 2), num_pages(p->pages, 2));
+	ret[M_WALK_HALF] = walk_ms(ops, t, half, half);
 	ops->destroy(t);
 }
 
 /* One page missing in each 128 MiB: nothing collapses, and there are as many runs. */
 static void with_holes(const struct plan *p, const struct track_ops *ops, double *ret)
 {
-	void *t = ops->create(p->pages);
+	void *t = ops->create(p->pages), *hand = enter(ops, t);
 	uint64_t i, holes = 0;
+	int rc = 0;
 
 	for (i = 0; i < p->pages; i++) {
 		if (i % LEAF_PAGES == MISSING)
 			holes++;
 		else
-			ops->preserve(t, i);
+			rc |= ops->preserve(hand, i);
 	}
+	done(ops, rc);
+	leave(ops, hand);
 	ops->serialize(t);
 	ret[M_ATTACH_HOLES] = attach_ms(ops, t);
 	ret[M_VALIDATE_HOLES] = validate_ms(ops, t);

@@ -16,22 +16,25 @@
 
 #define TRACK_PAGE_BYTES 4096u
 
-/* Told of `pages` preserved pages from `pfn` on, in ascending order. */
-typedef void (*track_run_fn)(void *ctx, uint64_t pfn, uint64_t pages);
+/* Told of `pages` preserved pages from `pfn` on; 0 is to go on. */
+typedef int (*track_run_fn)(void *ctx, uint64_t pfn, uint64_t pages);
 
 /* One way to track pages.  What fails ends the program. */
 struct track_ops {
 	const char *name;
 	/* An empty tracker of page numbers below `pages`; its memory is populated. */
 	void *(*create)(uint64_t pages);
-	/* One page of order 0; by many threads at once. */
-	void (*preserve)(void *t, uint64_t pfn);
+	/* What a thread hands to the four below; NULL where that is the tracker itself. */
+	void *(*enter)(void *t);
+	void (*leave)(void *hand);
+	/* One page of order 0; by many threads at once.  0, or what made it fail. */
+	int (*preserve)(void *hand, uint64_t pfn);
 	/* A range, in the largest orders that its alignment allows; NULL where there is none.
 	 */
-	void (*preserve_range)(void *t, uint64_t pfn, uint64_t pages);
+	void (*preserve_range)(void *hand, uint64_t pfn, uint64_t pages);
 	/* The same, kept at order 0; NULL where that is one call a page. */
-	void (*preserve_range_0)(void *t, uint64_t pfn, uint64_t pages);
-	void (*unpreserve_range)(void *t, uint64_t pfn, uint64_t pages); /* may be NULL */
+	void (*preserve_range_0)(void *hand, uint64_t pfn, uint64_t pages);
+	void (*unpreserve_range)(void *hand, uint64_t pfn, uint64_t pages); /* may be NULL */
 	/* What has to be done before a successor can take over. */
 	void (*serialize)(void *t);
 	/* What a successor does before it may run; after serialize(). */
@@ -51,12 +54,13 @@ enum track_design {
 	TRACK_SEED,
 	TRACK_SEED_BARE,
 	TRACK_RADIX,
+	TRACK_TORPOR,
 	TRACK_LIMIT,
 	TRACK_DESIGNS,
 };
 
 extern const struct track_ops track_list, track_list_bare, track_seed, track_seed_bare,
-	track_radix, track_limit;
+	track_radix, track_torpor, track_limit;
 
 /* ---- memory: populated beforehand, zeroed when handed out, as the kernel's allocator does
  * ---- */
@@ -191,7 +195,7 @@ struct track_regions {
 
 /* A track_run_fn; `ctx` is a struct track_regions.  One reservation, marked as not to
  * initialize. */
-void track_reserve(void *ctx, uint64_t pfn, uint64_t pages);
+int track_reserve(void *ctx, uint64_t pfn, uint64_t pages);
 
 /* Reserves what `walk` says; the array goes at the end, as its pages are not what is compared.
  */
