@@ -8,7 +8,9 @@ static int advance(struct keep_runs *runs, unsigned int order, uint64_t from)
 	const struct keep_tree *tree = &runs->hand->keep->tree[order];
 	uint64_t lo = from >> order;
 	uint64_t hi = num_min(num_pages(runs->to, UINT64_C(1) << order), tree->blocks);
-	int rc = lo < hi ? keep_tree_next(runs->hand, order, lo, hi, &lo, &hi) : 0;
+	int rc = from < runs->to && lo < hi
+			 ? keep_tree_next(runs->hand, order, lo, hi, &lo, &hi)
+			 : 0;
 
 	if (rc < 0)
 		return rc;

@@ -36,6 +36,8 @@ static inline struct op op_random(struct keep_rig *r, uint64_t from, uint64_t to
 		(unsigned int)(rig_random(r, 2) ? 0 : rig_random(r, r->geometry.order_max + 1));
 	op.start = op_place(r, from, to);
 	if (op.kind == OP_PRESERVE || op.kind == OP_UNPRESERVE) {
+		if (op.kind == OP_UNPRESERVE && r->owner[op.start] && rig_random(r, 2))
+			op.order = r->owner[op.start] - 1u;
 		if (rig_random(r, 50))
 			op.start &= ~((UINT64_C(1) << op.order) - 1);
 		op.flags = op.kind == OP_UNPRESERVE && rig_random(r, 2) ? KEEP_SPLIT : 0;
@@ -47,6 +49,11 @@ static inline struct op op_random(struct keep_rig *r, uint64_t from, uint64_t to
 	if (rig_random(r, 4))
 		longest = num_min(longest, rig_random(r, 2) ? 200 : 5000);
 	op.pages = 1 + rig_random(r, longest);
+	if (op.kind == OP_UNPRESERVE_RANGE && rig_random(r, 2)) {
+		for (longest = 1; longest < op.pages && r->owner[op.start + longest];)
+			longest++;
+		op.pages = longest;
+	}
 	if (rig_random(r, 2))
 		op.flags = op.kind == OP_PRESERVE_RANGE ? KEEP_LARGEST : KEEP_SPLIT;
 	return op;

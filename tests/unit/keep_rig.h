@@ -211,7 +211,7 @@ static inline int model_unpreserve_range(struct keep_rig *r, uint64_t start, uin
 	uint64_t end = start + pages, pos, next;
 
 	for (pos = start; pos < end; pos = next) {
-		uint64_t size = UINT64_C(1) << (r->owner[pos] - 1);
+		uint64_t size = UINT64_C(1) << (r->owner[pos] ? r->owner[pos] - 1 : 0);
 
 		if (!r->owner[pos])
 			return -ENOENT;
@@ -220,7 +220,7 @@ static inline int model_unpreserve_range(struct keep_rig *r, uint64_t start, uin
 			return -EINVAL;
 	}
 	for (pos = start; pos < end; pos = next) {
-		uint64_t size = UINT64_C(1) << (r->owner[pos] - 1);
+		uint64_t size = UINT64_C(1) << (r->owner[pos] ? r->owner[pos] - 1 : 0);
 
 		next = num_min(pos / size * size + size, end);
 		model_take(r, pos, next);

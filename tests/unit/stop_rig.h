@@ -145,6 +145,15 @@ static inline char state_of(pid_t pid)
 	return os_proc_stat(pid, pid, &stat) < 0 ? '-' : stat.state;
 }
 
+/* All its threads have ended, whether or not it was waited for. */
+static inline bool has_ended(pid_t pid)
+{
+	struct os_proc_stat stat;
+	pid_t tid;
+
+	return os_proc_living(pid, &tid, &stat) == -ESRCH;
+}
+
 /* All threads of a process that live are in one of these states. */
 static inline bool all_in(pid_t pid, const char *states)
 {
@@ -255,5 +264,23 @@ static inline void expect_refused(const pid_t *pids, size_t n, bool tree, int co
 }
 
 #define RIG_TEST(name) cmocka_unit_test_setup_teardown(name, rig_set_up, rig_tear_down)
+
+static inline void many_threads(struct box *b)
+{
+	int i;
+
+	for (i = 1; i < THREADS_MAX; i++)
+		start_thread(count_in_thread, &b->counters[i]);
+	count(b);
+}
+
+static inline int status_of(struct rig *r, pid_t pid)
+{
+	int status = 0;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	rig_forget(r, pid);
+	return status;
+}
 
 #endif

@@ -22,7 +22,8 @@ static void make(const struct rig *rig, const char *name)
 	for (page = 0; page < PAGES; page++) {
 		if (page % 4 == 3)
 			continue;
-		pattern_fill(buf, sizeof(buf), page % 5 == 1 ? PATTERN_ZERO : PATTERN_NOISE, page + 1);
+		pattern_fill(buf, sizeof(buf), page % 5 == 1 ? PATTERN_ZERO : PATTERN_NOISE,
+			     (uint64_t)(unsigned char)name[0] << 20 | (page + 1));
 		rig_make(rig, name, buf, sizeof(buf), page * RIG_PAGE);
 	}
 }
@@ -105,6 +106,25 @@ static void test_stores_to_what_was_allocated(void **state)
 	finish(&s, rig);
 }
 
+/* That it is taken over at all is seen where what was said is not true: there is as much data as before, elsewhere. */
+static void test_plan_is_taken_over(void **state)
+{
+	struct rig *rig = *state;
+	struct shot s = {.copy = NULL};
+	char path[PATH_MAX];
+	CLEANUP_CLOSE int fd = open(rig_path(rig, "a", path), O_RDWR | O_CLOEXEC);
+	uint8_t *holes;
+
+	begin(&s, rig);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RIG_PAGE), 0);
+	store(rig, "a", 3, 99);
+	assert_int_equal(shot_take(&s, rig->dir), 0);
+	free(shot_content(&s, shot_item(&s, "a"), &holes));
+	assert_true(holes[3] && !holes[0]);
+	free(holes);
+	shot_end(&s);
+}
+
 /* Of a file that comes in between nothing is known. */
 static void test_files_come_and_go(void **state)
 {
@@ -172,6 +192,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_stores_to_data),
+		TEST(test_plan_is_taken_over),
 		TEST(test_stores_to_holes),
 		TEST(test_stores_to_what_was_allocated),
 		TEST(test_files_come_and_go),

@@ -84,34 +84,34 @@ static void run_random(uint64_t pages, uint32_t page_bytes, uint32_t order_max, 
 
 static void test_one_leaf(void **state)
 {
-	run_random(1000, 4096, 9, 6000);
+	run_random(1000, 4096, 9, 20000);
 	run_random(1, 4096, 18, 500);
 	run_random(64, 4096, 6, 2000);
 }
 
 static void test_two_levels_and_an_odd_end(void **state)
 {
-	run_random(32768 * 5 + 77, 4096, 18, 6000);
+	run_random(32768 * 5 + 77, 4096, 18, 20000);
 }
 
 static void test_a_full_number_of_leaves(void **state)
 {
-	run_random(32768 * 4, 4096, 16, 4000);
+	run_random(32768 * 4, 4096, 16, 12000);
 }
 
 static void test_order_0_alone(void **state)
 {
-	run_random(32768 * 2 + 64, 4096, 0, 6000);
+	run_random(32768 * 2 + 64, 4096, 0, 12000);
 }
 
 static void test_pages_of_16_kib(void **state)
 {
-	run_random(131072 * 2 + 5, 16384, 18, 4000);
+	run_random(131072 * 2 + 5, 16384, 18, 12000);
 }
 
 static void test_pages_of_64_kib(void **state)
 {
-	run_random(524288 + 1000, 65536, 19, 2500);
+	run_random(524288 + 1000, 65536, 19, 6000);
 }
 
 int main(void)

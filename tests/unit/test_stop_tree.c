@@ -326,8 +326,7 @@ static void test_those_that_ended_are_forgotten(void **state)
 	live_stop_pids(s, &n);
 	assert_int_equal(n, 4);
 	kill(r->box->pids[1], SIGKILL);
-	wait_until(state_of(r->box->pids[1]) != 'R');
-	wait_until(state_of(r->box->pids[1]) == 'Z' || state_of(r->box->pids[1]) == '-');
+	wait_until(has_ended(r->box->pids[1]));
 	live_stop_forget_ended(s);
 	live_stop_pids(s, &n);
 	assert_int_equal(n, 3);

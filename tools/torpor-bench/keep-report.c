@@ -15,6 +15,7 @@ static const struct {
 	[M_ASCENDING_ALL] = {"ascending", "ns a page", true},
 	[M_STRIDED_ALL] = {"stride 512", "ns a page", true},
 	[M_RANDOM_ALL] = {"random", "ns a page", true},
+	[M_ASCENDING_ALL_CPU] = {"ascending, CPU time of all", "ns a page", true},
 	[M_HAND_OVER] = {"preserve + serialize", "ms", false},
 	[M_ATTACH] = {"successor may run", "ms", false},
 	[M_ATTACH_HOLES] = {"the same, holes", "ms", false},
@@ -41,7 +42,7 @@ static const struct {
 } tables[] = {
 	{"One page a call, 1 thread: ns of CPU time a page (times the list)", M_ASCENDING,
 	 M_RANDOM},
-	{"One page a call: ns a page (times the list)", M_ASCENDING_WALL, M_RANDOM_ALL},
+	{"One page a call: ns a page (times the list)", M_ASCENDING_WALL, M_ASCENDING_ALL_CPU},
 	{"From the first page to the successor: ms (times the list)", M_HAND_OVER,
 	 M_VALIDATE_HOLES},
 	{"Walks: ms (times the list)", M_WALK, M_WALK_HALF},
@@ -118,6 +119,13 @@ static void print_json(const struct keep_samples *s, const struct result *r,
 	}
 }
 
+static void print_fact(const char *what, double is)
+{
+	printf("- %s: ", what);
+	print_number(is);
+	printf("\n");
+}
+
 /* What is to be reached; for 48 GiB. */
 static void print_goal(const char *what, double is, double limit, bool at_least)
 {
@@ -142,14 +150,13 @@ static void print_goals(const struct result *r, unsigned int threads)
 	printf("\n");
 	print_goal("preserve + serialize, times the list", r->times[TRACK_TORPOR][M_HAND_OVER],
 		   0.5, false);
-	print_goal("the same, times the list as merged",
-		   ours[M_HAND_OVER] / r->v[TRACK_LIST_BARE][M_HAND_OVER], 0.5, false);
+	print_fact("the same, times the list as merged",
+		   ours[M_HAND_OVER] / r->v[TRACK_LIST_BARE][M_HAND_OVER]);
 	print_goal("in one call at order 0, times the list",
 		   ours[M_RANGE_0] / list[M_HAND_OVER], 0.002, false);
 	if (threads > 1) {
-		printf("- one thread's time, times that of all, ascending: flat bitmap ");
-		print_number(flat[M_ASCENDING_WALL] / flat[M_ASCENDING_ALL]);
-		printf("\n");
+		print_fact("one thread's time, times that of all (flat bitmap)",
+			   flat[M_ASCENDING_WALL] / flat[M_ASCENDING_ALL]);
 		print_goal("the same, torpor", ours[M_ASCENDING_WALL] / ours[M_ASCENDING_ALL],
 			   1.6, true);
 	}

@@ -20,6 +20,7 @@ enum measure {
 	M_ASCENDING_ALL,
 	M_STRIDED_ALL,
 	M_RANDOM_ALL,
+	M_ASCENDING_ALL_CPU, /* of all of them together */
 	/* Milliseconds for all of it. */
 	M_HAND_OVER,
 	M_ATTACH,

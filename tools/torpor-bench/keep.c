@@ -225,16 +225,19 @@ static void one_page_a_call(const struct plan *p, const struct track_ops *ops,
 			    enum arrival arrival, unsigned int threads, double *ret)
 {
 	struct filling f = {ops, ops->create(p->pages), p, arrival, threads};
-	uint64_t wall = clock_mono_ns(), start = start_of();
-	double ms, wall_ms;
+	uint64_t cpu = clock_cpu_ns(), wall = clock_mono_ns(), start = start_of();
+	double ms, wall_ms, cpu_ms;
 
 	bench_threads(threads, fill_part, &f);
 	ms = ms_since(start);
 	wall_ms = (double)(clock_mono_ns() - wall) / 1e6;
+	cpu_ms = (double)(clock_cpu_ns() - cpu) / 1e6;
 	if (threads == 1)
 		ret[M_ASCENDING + arrival] = ms * 1e6 / (double)p->pages;
 	else
 		ret[M_ASCENDING_ALL + arrival] = wall_ms * 1e6 / (double)p->pages;
+	if (threads > 1 && arrival == ASCENDING)
+		ret[M_ASCENDING_ALL_CPU] = cpu_ms * 1e6 / (double)p->pages;
 	ops->serialize(f.t);
 	if (threads == 1 && arrival == ASCENDING) {
 		ret[M_HAND_OVER] = ms_since(start);

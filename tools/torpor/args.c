@@ -305,6 +305,12 @@ static const char *abbreviation(int found, char *const *argv)
 	return strcspn(word + 2, "=") == strlen(opt_table[opt_of(found)].name) ? NULL : word;
 }
 
+void args_free(struct args *args)
+{
+	free(args->stop_pids);
+	args->stop_pids = NULL;
+}
+
 int args_parse(const struct cmd *cmd, int argc, char **argv, struct args *ret_args)
 {
 	struct args a = {.json_fd = STDOUT_FILENO};
@@ -320,8 +326,10 @@ int args_parse(const struct cmd *cmd, int argc, char **argv, struct args *ret_ar
 			ret = usage_error(cmd, "unknown option '%s'", abbreviation(found, argv));
 		else
 			ret = store(cmd, opt_of(found), optarg, &a);
-		if (ret)
+		if (ret) {
+			args_free(&a);
 			return ret;
+		}
 		if (a.help)
 			break;
 	}

@@ -62,7 +62,7 @@ struct args {
 	uint32_t chunk_bytes;
 	int32_t level;
 	uint32_t guard; /* enum torpor_guard */
-	int32_t *stop_pids; /* of --stop, allocated; ends with the process */
+	int32_t *stop_pids; /* of --stop, args_free() */
 	size_t n_stop_pids;
 	const char *cgroup;
 	uint32_t stop_flags; /* enum torpor_stop_flags */
@@ -88,9 +88,11 @@ struct cmd;
 
 /*
  * Parses the words after the command's name (`argv[0]` is that name).  0, or an exit code after
- * a message was printed.  Nothing is copied: the strings are the caller's.
+ * a message was printed.  Nothing is copied: the strings are the caller's.  To be freed.
  */
 int args_parse(const struct cmd *cmd, int argc, char **argv, struct args *ret_args);
+
+void args_free(struct args *args);
 
 /* How an option is written in help: "-o, --output IMAGE", "--json[=FD]".  Returns `buf`. */
 const char *opt_spelling(enum opt_id id, char *buf, int buf_bytes);

@@ -93,6 +93,15 @@ const struct cmd cmd_help = {
 	.run = help,
 };
 
+static int run_parsed(const struct cmd *cmd, const struct args *args)
+{
+	/* A reader that goes away or a limit on file sizes is an error to report, not a death. */
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	raise_file_limit();
+	return cmd->run(cmd, args);
+}
+
 static int run_command(const struct cmd *cmd, int argc, char **argv)
 {
 	struct args args;
@@ -103,20 +112,16 @@ static int run_command(const struct cmd *cmd, int argc, char **argv)
 	ret = args_parse(cmd, argc, argv, &args);
 	if (ret)
 		return ret;
-	if (args.help) {
+	if (args.help)
 		help_command(cmd);
-		return EXIT_DONE;
-	}
-	if (args.n_operands < cmd->operands_min)
-		return usage_error(cmd, "something is missing: %s", cmd->operands);
-	if (cmd->operands_max && args.n_operands > cmd->operands_max)
-		return usage_error(cmd, "'%s' is too much", args.operands[cmd->operands_max]);
-	/* A reader that goes away or a limit on file sizes is an error to report, not a death.
-	 */
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-	raise_file_limit();
-	return cmd->run(cmd, &args);
+	else if (args.n_operands < cmd->operands_min)
+		ret = usage_error(cmd, "something is missing: %s", cmd->operands);
+	else if (cmd->operands_max && args.n_operands > cmd->operands_max)
+		ret = usage_error(cmd, "'%s' is too much", args.operands[cmd->operands_max]);
+	else
+		ret = run_parsed(cmd, &args);
+	args_free(&args);
+	return ret;
 }
 
 /* An option in the place of a command stands alone. */
