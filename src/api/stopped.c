@@ -10,6 +10,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/num.h"
+#include "os/proc.h"
 
 #define FIND_TRIES 16
 
@@ -249,6 +250,22 @@ static uint64_t data_bytes(const struct stopped *s, const struct memory_items *i
 	return total;
 }
 
+/* Where a process that was named is gone, that is what went wrong, whatever it led to. */
+static int blame_ended(const struct stopped *s, int rc)
+{
+	struct os_proc_stat stat;
+	pid_t tid;
+	size_t i;
+
+	if (rc != -ENOENT && rc != -ESRCH && rc != -ENODATA)
+		return rc;
+	for (i = 0; i < s->opts.n_pids; i++) {
+		if (os_proc_living(s->opts.pids[i], &tid, &stat) == -ESRCH)
+			return err_set(&s->ctx->e, -ESRCH, "process %d has ended", s->opts.pids[i]);
+	}
+	return rc;
+}
+
 int stopped_prepare(struct stopped *s)
 {
 	struct live_stop_spec spec = {
@@ -271,6 +288,8 @@ int stopped_prepare(struct stopped *s)
 		rc = prepare_copy(s, &items);
 	if (!rc)
 		rc = make_passes(s, &items);
+	if (rc < 0 && s->stop)
+		rc = blame_ended(s, rc);
 	s->expected_bytes = data_bytes(s, &items);
 	s->first_look = false;
 	s->scan.warnings = NULL;
@@ -324,7 +343,7 @@ int stopped_take(struct stopped *s)
 		return rc;
 	s->stopped_ns = clock_mono_ns();
 	s->stopped_threads = (uint32_t)live_stop_threads(s->stop);
-	rc = take_stopped(s);
+	rc = blame_ended(s, take_stopped(s));
 	if (rc < 0 || s->copy)
 		rc = let_go(s, rc);
 	live_stop_pids(s->stop, &n);

@@ -26,34 +26,39 @@ static int drop(struct keep_hand *hand, unsigned int order, uint64_t start, uint
 	return 0;
 }
 
-/* Of two orders that overlap the larger stays: the union is the same. */
-static int drop_overlaps(struct keep_hand *hand, uint64_t *overlaps)
+/* Takes what smaller orders have of this order's blocks out of them. */
+static int drop_below(struct keep_hand *hand, unsigned int order, uint64_t orders,
+		      uint64_t *overlaps)
 {
-	const struct keep *k = hand->keep;
-	uint64_t orders = keep_load(&k->header->orders), smaller;
-	unsigned int order;
+	uint64_t lo = 0, hi, blocks = hand->keep->tree[order].blocks, smaller;
 
-	for (order = k->order_max; order > 0; order--) {
-		uint64_t lo = 0, hi, blocks = k->tree[order].blocks;
+	for (; lo < blocks; lo = hi) {
+		int rc = keep_tree_next(hand, order, lo, blocks, &lo, &hi);
 
-		if (!(orders >> order & 1))
-			continue;
-		while (lo < blocks) {
-			int rc = keep_tree_next(hand, order, lo, blocks, &lo, &hi);
-
-			if (rc <= 0)
+		if (rc <= 0)
+			return rc;
+		for (smaller = orders & ((UINT64_C(1) << order) - 1); smaller;
+		     smaller &= smaller - 1) {
+			rc = drop(hand, (unsigned int)__builtin_ctzll(smaller), lo << order,
+				  hi << order, overlaps);
+			if (rc)
 				return rc;
-			for (smaller = orders & ((UINT64_C(1) << order) - 1); smaller;
-			     smaller &= smaller - 1) {
-				rc = drop(hand, (unsigned int)__builtin_ctzll(smaller),
-					  lo << order, hi << order, overlaps);
-				if (rc)
-					return rc;
-			}
-			lo = hi;
 		}
 	}
 	return 0;
+}
+
+/* Of two orders that overlap the larger stays: the union is the same. */
+static int drop_overlaps(struct keep_hand *hand, uint64_t *overlaps)
+{
+	uint64_t orders = keep_load(&hand->keep->header->orders);
+	unsigned int order;
+	int rc = 0;
+
+	for (order = hand->keep->order_max; order > 0 && !rc; order--)
+		if (orders >> order & 1)
+			rc = drop_below(hand, order, orders, overlaps);
+	return rc;
 }
 
 /* No FROZEN, no WANT, nothing uniform that is not released. */

@@ -237,6 +237,20 @@ static int put_edge(struct keep_hand *hand, struct keep_piece block, uint64_t st
 	return rc ? -ENOTRECOVERABLE : 0;
 }
 
+/* The pages of every order that overlap with [start, end), after it was changed. */
+static void tidy_all(struct keep_hand *hand, uint64_t start, uint64_t end)
+{
+	uint64_t orders = keep_load(&hand->keep->header->orders);
+
+	for (; orders; orders &= orders - 1) {
+		unsigned int order = (unsigned int)__builtin_ctzll(orders);
+		uint64_t blocks = hand->keep->tree[order].blocks;
+
+		keep_tree_tidy(hand, order, start >> order,
+			       num_min(((end - 1) >> order) + 1, blocks));
+	}
+}
+
 int keep_unpreserve_range(struct keep_hand *hand, uint64_t start, uint64_t pages,
 			  unsigned int flags)
 {
@@ -256,20 +270,14 @@ int keep_unpreserve_range(struct keep_hand *hand, uint64_t start, uint64_t pages
 	p = tail;
 	if (tail.start > start) {
 		rc = take_edge(hand, start, start, end, &p);
-		if (rc)
-			return put_edge(hand, tail, start, end) ? -ENOTRECOVERABLE : rc;
+		if (rc && put_edge(hand, tail, start, end))
+			rc = -ENOTRECOVERABLE;
 	}
 	for (pos = p.end; pos < tail.start && !rc; pos = p.end) {
 		rc = piece_at(hand, pos, tail.start, &p);
 		if (!rc)
 			rc = piece_change(hand, p, false, &p.end);
 	}
-	for (pos = keep_load(&hand->keep->header->orders); pos; pos &= pos - 1) {
-		unsigned int order = (unsigned int)__builtin_ctzll(pos);
-
-		keep_tree_tidy(
-			hand, order, start >> order,
-			num_min(((end - 1) >> order) + 1, hand->keep->tree[order].blocks));
-	}
+	tidy_all(hand, num_min(start, tail.start), num_max(end, tail.end));
 	return rc;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * The processes of a pass: soft-dirty bits are in the page tables of those that there are, and in what these map.  What was unmapped,
- * and who has ended, has taken them along; that is found out here, from maps and children before and after.
+ * The processes of a pass: soft-dirty bits are in the page tables of those that there are, and
+ * in what these map.  What was unmapped, and who has ended, has taken them along; that is found
+ * out here, from maps and children before and after.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,9 @@
 /* What a failure is called when it is that the process has gone. */
 static int fail(struct err *e, int rc, const char *what, pid_t pid)
 {
-	return rc == -ESRCH || rc == -ENOENT ? -ESRCH : err_sys(e, rc, "cannot %s process %d", what, pid);
+	return rc == -ESRCH || rc == -ENOENT
+		       ? -ESRCH
+		       : err_sys(e, rc, "cannot %s process %d", what, pid);
 }
 
 static int read_maps(pid_t tid, const struct live_copy *c, struct shared_maps *ret)
@@ -28,7 +31,8 @@ static int read_maps(pid_t tid, const struct live_copy *c, struct shared_maps *r
 	if (rc < 0)
 		return rc;
 	while ((rc = os_proc_maps_next(maps, &map)) > 0) {
-		struct copied_file *f = map.shared && map.ino ? copy_file_known(c, map.dev, map.ino) : NULL;
+		struct copied_file *f =
+			map.shared && map.ino ? copy_file_known(c, map.dev, map.ino) : NULL;
 
 		if (!f)
 			continue;
@@ -42,8 +46,8 @@ static int read_maps(pid_t tid, const struct live_copy *c, struct shared_maps *r
 }
 
 /*
- * In this order: a store before the maps are read comes before the pass, which copies what it finds.  A child that is
- * made before it is noted is one that the list of processes lacks.
+ * In this order: a store before the maps are read comes before the pass, which copies what it
+ * finds.  A child that is made before it is noted is one that the list of processes lacks.
  */
 int passes_mapper_new(struct mapper *m, const struct live_copy *c, pid_t pid, struct err *e)
 {
@@ -114,7 +118,8 @@ static bool same_children(const struct mapper *m, const pid_t *pids, size_t n)
 	return n == m->n_children && (!n || !memcmp(pids, m->children, n * sizeof(*pids)));
 }
 
-int passes_mapper_compare(const struct mapper *m, const struct live_copy *c, const char **ret_lost)
+int passes_mapper_compare(const struct mapper *m, const struct live_copy *c,
+			  const char **ret_lost)
 {
 	CLEANUP_FREE pid_t *children = NULL;
 	struct shared_maps now = {.n = 0};

@@ -6,7 +6,8 @@
 #include "live/copy-priv.h"
 #include "live/passes.h"
 
-/* What one reading of a pagemap covers: many pages, since a system call takes as long as some hundreds of them. */
+/* What one reading of a pagemap covers: many pages, since a system call takes as long as some
+ * hundreds of them. */
 #define LOOK_PAGES 2048u
 
 /* A shared mapping of a file of the copy. */
@@ -23,7 +24,7 @@ struct shared_maps {
 /* A process, as it was when its bits were cleared. */
 struct mapper {
 	pid_t pid, tid; /* the thread through which it is seen */
-	int pagemap; /* bound to the memory that it had then */
+	int pagemap;    /* bound to the memory that it had then */
 	struct shared_maps maps;
 	pid_t *children;
 	size_t n_children;
@@ -55,15 +56,17 @@ struct live_passes {
 	size_t n_files;
 };
 
-/* Looks at a process from here on: clears its bits, then notes all else.  -ESRCH it has ended. */
+/* Looks at a process from here on: clears its bits, then notes all else.  -ESRCH it has ended.
+ */
 int passes_mapper_new(struct mapper *m, const struct live_copy *c, pid_t pid, struct err *e);
 void passes_mapper_free(struct mapper *m);
 
 /*
- * It stands still: what it has mapped or unmapped since becomes stale.  *ret_lost, if it is not NULL then, says why the bits of the
- * processes that there are do not tell all.
+ * It stands still: what it has mapped or unmapped since becomes stale.  *ret_lost, if it is not
+ * NULL then, says why the bits of the processes that there are do not tell all.
  */
-int passes_mapper_compare(const struct mapper *m, const struct live_copy *c, const char **ret_lost);
+int passes_mapper_compare(const struct mapper *m, const struct live_copy *c,
+			  const char **ret_lost);
 
 /* Reads which pages all mappings show. */
 int passes_look_begin(struct live_passes *p, struct err *e);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Copying in passes; see passes.h.  Whatever may hide a change makes all of the memory, or of a file, be copied again, and never
- * fails: a pass that was in vain costs time, one that is wrongly believed costs the image.
+ * Copying in passes; see passes.h.  Whatever may hide a change makes all of the memory, or of a
+ * file, be copied again, and never fails: a pass that was in vain costs time, one that is
+ * wrongly believed costs the image.
  */
 #include "live/passes.h"
 
@@ -21,7 +22,8 @@ int live_passes_new(struct live_copy *copy, struct live_passes **ret, struct err
 
 	if (!os_soft_dirty_works())
 		return err_set(e, -EOPNOTSUPP,
-			       "passes need soft-dirty bits, which this kernel does not keep (CONFIG_MEM_SOFT_DIRTY)");
+			       "passes need soft-dirty bits, which this kernel does not keep "
+			       "(CONFIG_MEM_SOFT_DIRTY)");
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return err_sys(e, -ENOMEM, "cannot copy in passes");
@@ -64,13 +66,15 @@ static int watch_files(struct live_passes *p, struct err *e)
 	p->watched = calloc(p->n_files + 1, sizeof(*p->watched));
 	p->files = calloc(p->n_files + 1, sizeof(*p->files));
 	if (p->watch < 0 || !p->watched || !p->files)
-		return err_sys(e, p->watch < 0 ? p->watch : -ENOMEM, "cannot watch the memory for writes");
+		return err_sys(e, p->watch < 0 ? p->watch : -ENOMEM,
+			       "cannot watch the memory for writes");
 	for (i = 0; i < p->n_files; i++) {
 		p->files[i] = p->copy->files[i];
 		p->files[i]->quiet = false;
 		p->watched[i] = os_watch_add(p->watch, p->files[i]->fd);
 		if (p->watched[i] < 0)
-			return err_sys(e, p->watched[i], "cannot watch %zu files for writes", p->n_files);
+			return err_sys(e, p->watched[i], "cannot watch %zu files for writes",
+				       p->n_files);
 	}
 	return 0;
 }
@@ -106,7 +110,8 @@ int live_passes_begin(struct live_passes *p, const pid_t *pids, size_t n, struct
 	return rc ? rc : passes_look_begin(p, e);
 }
 
-/* Files that were changed past all mappings are copied anew; of the others, it is known that they were not. */
+/* Files that were changed past all mappings are copied anew; of the others, it is known that
+ * they were not. */
 static void mark_watched(struct live_passes *p)
 {
 	size_t i;
@@ -167,7 +172,8 @@ int live_passes_mark(struct live_passes *p, const pid_t *pids, size_t n, struct 
 		return rc;
 	if (!p->lost)
 		return passes_look_again(p, e);
-	memory_warn(p->copy->opts.warnings, "what passes copied has to be copied again: %s", p->lost);
+	memory_warn(p->copy->opts.warnings, "what passes copied has to be copied again: %s",
+		    p->lost);
 	mark_all(p);
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* /proc/PID/pagemap: what is known of each page of a process's mappings; and clearing soft-dirty bits. */
+/* /proc/PID/pagemap: what is known of each page of a process's mappings; and clearing
+ * soft-dirty bits. */
 #ifndef TORPOR_OS_PAGEMAP_H
 #define TORPOR_OS_PAGEMAP_H
 
@@ -17,8 +18,9 @@
 int os_pagemap_open(pid_t pid);
 
 /*
- * Entries of `pages` pages from `address` on, a multiple of the page size; 0 where nothing is mapped.  The descriptor is bound to the memory
- * that the process had when it was opened: -EFAULT that is gone.  0 or a negative errno.  Any thread.
+ * Entries of `pages` pages from `address` on, a multiple of the page size; 0 where nothing is
+ * mapped.  The descriptor is bound to the memory that the process had when it was opened:
+ * -EFAULT that is gone.  0 or a negative errno.  Any thread.
  */
 int os_pagemap_read(int fd, uint64_t address, size_t pages, uint64_t *ret_entries);
 

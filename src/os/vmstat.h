@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 /*
- * A number that has changed when the kernel may have dropped page table entries of shared memory: it looked for pages to swap
- * out, or made huge pages out of small ones.  The soft-dirty bits in these entries are lost.  0 or a negative errno.
+ * A number that has changed when the kernel may have dropped page table entries of shared
+ * memory: it looked for pages to swap out, or made huge pages out of small ones.  The
+ * soft-dirty bits in these entries are lost.  0 or a negative errno.
  */
 int os_vmstat_dropped(uint64_t *ret);
 

@@ -33,7 +33,8 @@ int os_watch_next(int watch)
 		char room[sizeof(struct inotify_event) + NAME_MAX + 1];
 	} u;
 
-	if (read(watch, &u, sizeof(u.event)) < 0 && (errno != EINVAL || read(watch, &u, sizeof(u)) < 0))
+	if (read(watch, &u, sizeof(u.event)) < 0 &&
+	    (errno != EINVAL || read(watch, &u, sizeof(u)) < 0))
 		return -errno;
 	return u.event.mask & IN_Q_OVERFLOW ? -EOVERFLOW : u.event.wd;
 }

@@ -2,6 +2,7 @@
 """Folders to work in, and the privileges that some tests need."""
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -12,6 +13,9 @@ import rig
 
 
 def pytest_configure(config):
+    # What nohup or a background job of a shell ignores, the programs under test would ignore too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if not os.access(os.environ.get("TORPOR", ""), os.X_OK):
         pytest.exit("set TORPOR to the program to test", returncode=2)
 

@@ -40,9 +40,15 @@ def test_one_that_ends_in_the_middle(image, there):
     """Saved whole, or said clearly; no image that is torn."""
     rng = random.Random(5)
     ends = {rig.DONE: 0, rig.FAILED: 0}
-    for i in range(24):
+    for i in range(200):
+        if i >= 24 and min(ends.values()) > 0:
+            break
         options = ["--copy=none"] if i % 3 == 0 else []
-        with Writer("memfd", 4, "--exit-after", str(1 + i * 2 + rng.randrange(4))) as writer:
+        try:
+            writer = Writer("memfd", 4, "--exit-after", str(1 + i * 2 + rng.randrange(4)))
+        except AssertionError:
+            continue  # it ended before it could be looked at
+        with writer:
             done = rig.run("save", "--stop", str(writer.pid), "-o", image, "--force", *options, code=None)
             ends[done.code] += 1
             if done.code == rig.DONE:

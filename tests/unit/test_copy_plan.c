@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Plans that are taken over: after a pass the data of a file is not looked for again where nothing can have come or
- * gone.  What passes know from a watch is said here by hand, since not every kernel lets them work.
+ * Plans that are taken over: after a pass the data of a file is not looked for again where
+ * nothing can have come or gone.  What passes know from a watch is said here by hand, since not
+ * every kernel lets them work.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,7 +33,8 @@ static void store(const struct rig *rig, const char *name, unsigned int page, ui
 {
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = open(rig_path(rig, name, path), O_RDWR | O_CLOEXEC);
-	volatile uint8_t *at = mmap(NULL, PAGES * RIG_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	volatile uint8_t *at =
+		mmap(NULL, PAGES * RIG_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	assert_true(at != MAP_FAILED);
 	at[page * RIG_PAGE + 7] = value;
@@ -47,7 +49,8 @@ static void set_changed(struct shot *s)
 	for (i = 0; i < s->copy->n_files; i++) {
 		s->copy->files[i]->quiet = true;
 		for (j = 0; j < s->copy->files[i]->n_cells; j++)
-			memset(s->copy->files[i]->cells[j]->stale, 0xff, sizeof(s->copy->files[i]->cells[j]->stale));
+			memset(s->copy->files[i]->cells[j]->stale, 0xff,
+			       sizeof(s->copy->files[i]->cells[j]->stale));
 	}
 }
 
@@ -106,7 +109,8 @@ static void test_stores_to_what_was_allocated(void **state)
 	finish(&s, rig);
 }
 
-/* That it is taken over at all is seen where what was said is not true: there is as much data as before, elsewhere. */
+/* That it is taken over at all is seen where what was said is not true: there is as much data
+ * as before, elsewhere. */
 static void test_plan_is_taken_over(void **state)
 {
 	struct rig *rig = *state;
@@ -116,7 +120,8 @@ static void test_plan_is_taken_over(void **state)
 	uint8_t *holes;
 
 	begin(&s, rig);
-	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RIG_PAGE), 0);
+	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, RIG_PAGE),
+			 0);
 	store(rig, "a", 3, 99);
 	assert_int_equal(shot_take(&s, rig->dir), 0);
 	free(shot_content(&s, shot_item(&s, "a"), &holes));
@@ -191,12 +196,9 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_stores_to_data),
-		TEST(test_plan_is_taken_over),
-		TEST(test_stores_to_holes),
-		TEST(test_stores_to_what_was_allocated),
-		TEST(test_files_come_and_go),
-		TEST(test_file_misses_a_plan),
+		TEST(test_stores_to_data),    TEST(test_plan_is_taken_over),
+		TEST(test_stores_to_holes),   TEST(test_stores_to_what_was_allocated),
+		TEST(test_files_come_and_go), TEST(test_file_misses_a_plan),
 		TEST(test_two_names),
 	};
 

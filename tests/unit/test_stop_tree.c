@@ -175,7 +175,7 @@ static void test_one_that_vforks_all_the_time(void **state)
 
 	wait_until(r->box->ready);
 	for (i = 0; i < 150; i++) {
-		struct live_stop *s = new_stop(&pid, 1, i % 2);
+		struct live_stop *s = new_stop(&pid, 1, i % 2 || UNDER_TSAN);
 
 		stop_now(s);
 		expect_still(r->box);
@@ -216,7 +216,9 @@ static void test_before_and_after_a_moment(void **state)
 		assert_false(live_made_after(&o, &moment));
 		after = rig_child(r, count);
 		o = origin_of(after);
-		assert_true(live_made_after(&o, &moment));
+		/* Numbers begin again at the end of their range; then it cannot be told. */
+		if (after > moment.last_pid)
+			assert_true(live_made_after(&o, &moment));
 		rig_end(r, before);
 		rig_end(r, after);
 	}
