@@ -165,7 +165,8 @@ size_t os_busguard_release(struct os_bad_range *ret, size_t room)
 
 	sigaction(SIGBUS, &guard.before, NULL);
 	kept = tidy(num_min(n, OS_BUSGUARD_RANGES));
-	memcpy(ret, guard.bad, num_min(kept, room) * sizeof(*ret));
+	if (room)
+		memcpy(ret, guard.bad, num_min(kept, room) * sizeof(*ret));
 	atomic_store(&guard.held, false);
 	return n > OS_BUSGUARD_RANGES ? n : kept;
 }
