@@ -97,6 +97,9 @@ static int take_page(struct keep *k, uint64_t from, uint64_t to, uint32_t *ret_i
 			if (keep_or(&k->map[i], bit) & bit)
 				continue;
 			*ret_index = (uint32_t)(i * 64 + (uint64_t)__builtin_ctzll(bit));
+			/* A map that nobody validated may say that others are free. */
+			if (!keep_index_valid(k, *ret_index))
+				continue;
 			atomic_store_explicit(&k->hint, (uint32_t)i, memory_order_relaxed);
 			return 1;
 		}

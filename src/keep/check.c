@@ -215,7 +215,7 @@ static int check_overlaps(struct keep *k, struct keep_report *report)
 int keep_validate(struct keep *k, unsigned int flags, struct keep_report *ret, struct err *e)
 {
 	CLEANUP_FREE uint64_t *seen = calloc(keep_map_words(k), sizeof(*seen));
-	uint64_t orders = keep_load(&k->header->orders);
+	uint64_t orders = keep_orders(k);
 	bool crashed = flags & KEEP_CRASHED;
 	struct keep_report report;
 	int rc;

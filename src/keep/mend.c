@@ -51,7 +51,7 @@ static int drop_below(struct keep_hand *hand, unsigned int order, uint64_t order
 /* Of two orders that overlap the larger stays: the union is the same. */
 static int drop_overlaps(struct keep_hand *hand, uint64_t *overlaps)
 {
-	uint64_t orders = keep_load(&hand->keep->header->orders);
+	uint64_t orders = keep_orders(hand->keep);
 	unsigned int order;
 	int rc = 0;
 

@@ -113,7 +113,7 @@ int keep_preserve(struct keep_hand *hand, uint64_t page, unsigned int order)
 int keep_find(struct keep_hand *hand, uint64_t page)
 {
 	const struct keep *k = hand->keep;
-	uint64_t orders = keep_load(&k->header->orders);
+	uint64_t orders = keep_orders(k);
 	int rc;
 
 	if (page >= k->pages)

@@ -6,9 +6,10 @@
  */
 #include "keep/table.h"
 
-static inline void set_slot(keep_word *slot, uint64_t value)
+static void set_slot(keep_word *slot, uint64_t value)
 {
 	atomic_store(slot, value);
+	keep_store_hook();
 }
 
 static bool pinned_by_others(const struct keep_hand *me, unsigned int order, uint32_t depth,
@@ -215,8 +216,8 @@ int keep_path_seek(struct keep_hand *hand, unsigned int order, uint64_t block)
 		}
 		seen = enter(k, desc);
 		if (desc_is_uniform(seen)) {
-			path->end = desc_state(seen);
-			return 0;
+			path->end = seen;
+			return seen <= DESC_FULL ? 0 : -EBADMSG;
 		}
 		if (!keep_index_valid(k, desc_index(seen)))
 			return -EBADMSG;

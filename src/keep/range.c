@@ -240,7 +240,7 @@ static int put_edge(struct keep_hand *hand, struct keep_piece block, uint64_t st
 /* The pages of every order that overlap with [start, end), after it was changed. */
 static void tidy_all(struct keep_hand *hand, uint64_t start, uint64_t end)
 {
-	uint64_t orders = keep_load(&hand->keep->header->orders);
+	uint64_t orders = keep_orders(hand->keep);
 
 	for (; orders; orders &= orders - 1) {
 		unsigned int order = (unsigned int)__builtin_ctzll(orders);

@@ -25,14 +25,14 @@ static int advance(struct keep_runs *runs, unsigned int order, uint64_t from)
 
 int keep_runs_begin(struct keep_runs *runs, struct keep_hand *hand, uint64_t from, uint64_t to)
 {
-	uint64_t orders = keep_load(&hand->keep->header->orders);
+	uint64_t orders = keep_orders(hand->keep);
 	int rc = 0;
 
 	runs->hand = hand;
 	runs->to = to;
 	runs->overlaps = 0;
-	runs->orders = orders & ((UINT64_C(2) << hand->keep->order_max) - 1);
-	for (orders = runs->orders; orders && !rc; orders &= orders - 1)
+	runs->orders = orders;
+	for (; orders && !rc; orders &= orders - 1)
 		rc = advance(runs, (unsigned int)__builtin_ctzll(orders), from);
 	return rc;
 }
@@ -197,13 +197,13 @@ static int walk_one(struct keep_hand *hand, struct walk *w)
 int keep_walk(struct keep_hand *hand, uint64_t start, uint64_t pages, keep_run_fn *fn,
 	      void *ctx)
 {
-	uint64_t orders = keep_load(&hand->keep->header->orders), end;
+	uint64_t orders = keep_orders(hand->keep), end;
 	struct keep_runs runs;
 	int rc = check_range(hand->keep, start, pages, &end), more;
 
 	if (rc || !orders)
 		return rc;
-	if (!(orders & (orders - 1)) && orders >> hand->keep->order_max <= 1) {
+	if (!(orders & (orders - 1))) {
 		struct walk w = {.fn = fn, .ctx = ctx, .from = start, .to = end};
 
 		w.order = (unsigned int)__builtin_ctzll(orders);
@@ -232,7 +232,7 @@ static int add_run(void *ctx, uint64_t start, uint64_t pages)
 
 int keep_count(struct keep_hand *hand, uint64_t start, uint64_t pages, uint64_t *ret)
 {
-	uint64_t orders = keep_load(&hand->keep->header->orders), end, sum = 0;
+	uint64_t orders = keep_orders(hand->keep), end, sum = 0;
 	int rc = check_range(hand->keep, start, pages, &end);
 
 	if (!rc && orders == 1)
@@ -248,7 +248,7 @@ int keep_stats(struct keep_hand *hand, struct keep_stats *ret)
 {
 	const struct keep *k = hand->keep;
 	struct keep_stats stats = {.pages = 0};
-	uint64_t orders = keep_load(&k->header->orders), i;
+	uint64_t orders = keep_orders(k), i;
 	unsigned int order;
 
 	for (order = 0; order <= k->order_max; order++) {

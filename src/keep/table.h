@@ -222,9 +222,15 @@ static inline uint64_t keep_mask(uint32_t lo, uint32_t hi)
 	return (~UINT64_C(0) >> (64 - (hi - lo))) << lo;
 }
 
+/* Those in use, of those that there are. */
+static inline uint64_t keep_orders(const struct keep *k)
+{
+	return keep_load(&k->header->orders) & ((UINT64_C(2) << k->order_max) - 1);
+}
+
 static inline uint64_t keep_others(const struct keep *k, unsigned int order)
 {
-	return keep_load(&k->header->orders) & ~(UINT64_C(1) << order);
+	return keep_orders(k) & ~(UINT64_C(1) << order);
 }
 
 #endif

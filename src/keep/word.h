@@ -5,7 +5,8 @@
  * nothing by that.  Only tables that nobody can reach yet are written with relaxed stores
  * (keep_fill()), and become visible by the compare-and-swap that links them.
  *
- * A test build (KEEP_STORE_HOOK) is called after each store, to stop there.
+ * A test build (KEEP_STORE_HOOK) is called after each store, and each pin, to stop there or to
+ * let other threads run.
  */
 #ifndef TORPOR_KEEP_WORD_H
 #define TORPOR_KEEP_WORD_H

@@ -21,6 +21,18 @@
 #include "base/num.h"
 #include "keep/keep.h"
 
+/* Under a sanitizer, whose threads and forks are many times slower, some do less. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define RIG_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define RIG_SANITIZED 1
+#endif
+#endif
+#ifndef RIG_SANITIZED
+#define RIG_SANITIZED 0
+#endif
+
 struct keep_rig {
 	struct keep_geometry geometry;
 	struct keep_area area;

@@ -45,8 +45,13 @@ static void assert_survived(struct keep_rig *r, const uint8_t *before, const uin
 	uint64_t page;
 
 	for (page = 0; page < r->geometry.pages; page++) {
-		int order = keep_find(r->hand, page);
+		int order;
 
+		/* All at which something changes, and some between. */
+		if (page % 31 && before[page] == before[page - 1] &&
+		    after[page] == after[page - 1])
+			continue;
+		order = keep_find(r->hand, page);
 		if (before[page] == after[page])
 			assert_int_equal(order, before[page] ? before[page] - 1 : -ENOENT);
 		else if (before[page] && after[page])
@@ -164,7 +169,7 @@ static void test_stopped_after_every_single_store(void **state)
 	bool stopped = true;
 
 	rig_new(&r, SCRIPT_PAGES, 4096, 9, 0);
-	for (stop = 1; stopped; stop++) {
+	for (stop = 1; stopped; stop += RIG_SANITIZED ? 17 : 1) {
 		empty(&r);
 		stopped = run_script(&r, ack, stop);
 		keep_abandon(r.keep);
@@ -184,7 +189,7 @@ static void test_stopped_while_mending(void **state)
 	uint64_t stop, again;
 
 	rig_new(&r, SCRIPT_PAGES, 4096, 9, 0);
-	for (stop = 11;; stop += 37) {
+	for (stop = 11;; stop += RIG_SANITIZED ? 331 : 37) {
 		empty(&r);
 		if (!run_script(&r, ack, stop))
 			break;
@@ -318,12 +323,12 @@ static void killed(int threads, int times)
 
 static void test_one_thread_killed_at_any_moment(void **state)
 {
-	killed(1, 200);
+	killed(1, RIG_SANITIZED ? 20 : 200);
 }
 
 static void test_two_threads_killed_at_any_moment(void **state)
 {
-	killed(2, 200);
+	killed(2, RIG_SANITIZED ? 20 : 200);
 }
 
 int main(void)

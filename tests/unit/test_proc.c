@@ -49,7 +49,14 @@ static void test_comm(void **state)
 	}
 }
 
-static void wait_for_state(pid_t pid, char state)
+/* ThreadSanitizer has threads of its own in every process: how many there are, and when the last ends, cannot be told. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN
+#endif
+#endif
+
+__attribute__((unused)) static void wait_for_state(pid_t pid, char state)
 {
 	struct os_proc_stat stat = {.state = '?'};
 	time_t deadline = time(NULL) + 10;
@@ -59,7 +66,7 @@ static void wait_for_state(pid_t pid, char state)
 	assert_int_equal(stat.state, state);
 }
 
-static void test_state(void **state)
+__attribute__((unused)) static void test_state(void **state)
 {
 	struct os_proc_stat stat;
 	pid_t pid = rig_start(*state, nothing, NULL), tid;
@@ -123,7 +130,7 @@ static bool make_threads(const void *arg)
 	return made && (pthread_barrier_wait(&barrier), true);
 }
 
-static void test_threads_and_children(void **state)
+__attribute__((unused)) static void test_threads_and_children(void **state)
 {
 	pid_t *tids = NULL, *kids = NULL, pid;
 	size_t n = 0;
@@ -286,10 +293,11 @@ static void test_mount_type(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		RIG_TEST(test_comm),          RIG_TEST(test_state),
-		RIG_TEST(test_tracer),        RIG_TEST(test_threads_and_children),
-		RIG_TEST(test_many_mappings), RIG_TEST(test_long_path),
-		RIG_TEST(test_descriptors),   RIG_TEST(test_mount_type),
+		RIG_TEST(test_comm),        RIG_TEST(test_tracer),      RIG_TEST(test_many_mappings),
+		RIG_TEST(test_long_path),   RIG_TEST(test_descriptors), RIG_TEST(test_mount_type),
+#ifndef TSAN
+		RIG_TEST(test_state),       RIG_TEST(test_threads_and_children),
+#endif
 	};
 
 	return cmocka_run_group_tests_name("proc", tests, NULL, NULL);
