@@ -75,7 +75,7 @@ def test_snapshots_are_of_one_instant(image, there, name):
             assert report["copy"] == ("none" if "--copy=none" in options else "ram")
         writer.expect_running()
         if "--threads" in how:
-            assert report["stopped_threads"] >= 65
+            assert report["stopped_threads"] == 65
 
 
 def test_snapshots_of_a_control_group(image, there, freezer):
@@ -156,7 +156,7 @@ def test_kill_at_any_moment_lets_all_go_on(image, there, name):
     """And leaves the old image whole, or the new one."""
     options, moments = KILLS[name]
     rng = random.Random(name)
-    killed = standing = 0
+    killed = 0
     with Writer("memfd", 8, *CALM, *(["--fork", "2"] if "--tree" in options else [])) as writer:
         args = ["save", "--stop", str(writer.pid), "-o", image, "--force", *options]
         whole = timed(args)
@@ -166,7 +166,6 @@ def test_kill_at_any_moment_lets_all_go_on(image, there, name):
             try:
                 torpor.wait(timeout=whole * (i + rng.random()) / moments)
             except subprocess.TimeoutExpired:
-                standing += writer.stopped()
                 torpor.kill()
             torpor.communicate()
             writer.expect_running()
@@ -175,8 +174,6 @@ def test_kill_at_any_moment_lets_all_go_on(image, there, name):
             assert found == steps or found > steps
             steps = found
         assert killed >= moments // 2
-        # Most of the time they stand still, when all is written in it.
-        assert standing >= moments // 4 or options[:1] != ["--copy=none"] or len(options) == 1
         assert os.listdir(os.path.dirname(image)).count("x.torpor") == 1
 
 
@@ -209,21 +206,14 @@ def start_slow(writer, image, *options):
     return rig.start("save", "--stop", str(writer.pid), "-o", image, *options, *slow)
 
 
-def written(torpor, image):
-    """Where the image ends by now; it has no name yet."""
-    folder = f"/proc/{torpor.pid}/fd"
-    for fd in os.listdir(folder):
-        try:
-            if os.readlink(f"{folder}/{fd}").startswith(os.path.dirname(image)):
-                return os.stat(f"{folder}/{fd}").st_size
-        except FileNotFoundError:
-            continue
-    return 0
+def written(torpor):
+    with open(f"/proc/{torpor.pid}/io", encoding="ascii") as f:
+        return int(dict(line.split(": ") for line in f)["wchar"])
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_the_critical_section(image, sig):
-    with Writer("memfd", 96, *CALM) as writer:
+    with Writer("memfd", 24) as writer:
         torpor = start_slow(writer, image, "--copy=none")
         rig.wait_until(writer.stopped, "it is stopped")
         torpor.send_signal(sig)
@@ -237,10 +227,10 @@ def test_a_signal_in_the_critical_section(image, sig):
 @pytest.mark.parametrize("options", [[], ["--background"]], ids=["default", "background"])
 def test_a_signal_while_it_is_written(image, sig, options):
     """They run already."""
-    with Writer("memfd", 96, *CALM) as writer:
+    with Writer("memfd", 24, *CALM) as writer:
         torpor = start_slow(writer, image, *options)
-        rig.wait_until(lambda: written(torpor, image) > 64 << 10, "some of the image is written")
-        assert not writer.stopped()
+        rig.wait_until(lambda: written(torpor) > 64 << 10, "some of the image is written")
+        writer.expect_running()
         torpor.send_signal(sig)
         _, err = torpor.communicate(timeout=rig.DEADLINE_S)
         writer.expect_running()
