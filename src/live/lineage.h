@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Who made a process, and when.  Tells processes that could have written memory while others stood still from those that these
- * made afterwards.  Reads /proc.
+ * Who made a process, and when.  Tells processes that could have written memory while others
+ * stood still from those that these made afterwards.  Reads /proc.
  */
 #ifndef TORPOR_LIVE_LINEAGE_H
 #define TORPOR_LIVE_LINEAGE_H
@@ -21,9 +21,10 @@ struct live_origin {
 bool live_made_after(const struct live_origin *o, const struct os_proc_moment *m);
 
 /*
- * Does it descend from one of `pids`, and was everything between made after the moment (NULL: whenever)?  One whose parents
- * have ended belongs to nobody.
+ * Does it descend from one of `pids`, and was everything between made after the moment (NULL:
+ * whenever)?  One whose parents have ended belongs to nobody.
  */
-bool live_descends(const struct live_origin *o, const pid_t *pids, size_t n, const struct os_proc_moment *m);
+bool live_descends(const struct live_origin *o, const pid_t *pids, size_t n,
+		   const struct os_proc_moment *m);
 
 #endif

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * Which processes are stopped: what was named, what descends from it, what is in the control group.  Stops nothing.
+ * Which processes are stopped: what was named, what descends from it, what is in the control
+ * group.  Stops nothing.
  *
- * What is found while processes run is good for preparing only, and is found again when they stand still.
+ * What is found while processes run is good for preparing only, and is found again when they
+ * stand still.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,7 +27,8 @@ static bool has_process(const struct live_stop *s, pid_t pid)
 	return false;
 }
 
-/* With a descriptor that tells when it has ended: its number can then come to mean another one. */
+/* With a descriptor that tells when it has ended: its number can then come to mean another one.
+ */
 static int add_process(struct live_stop *s, pid_t pid, struct err *e)
 {
 	struct process *more = reallocarray(s->processes, s->n_processes + 1, sizeof(*more));
@@ -56,7 +59,8 @@ static int check_process(pid_t pid, struct err *e)
 	if (pid <= 0)
 		return err_set(e, -EINVAL, "%d is not a process", pid);
 	if (pid == getpid())
-		return err_set(e, -EINVAL, "cannot stop process %d: that is this process itself", pid);
+		return err_set(e, -EINVAL,
+			       "cannot stop process %d: that is this process itself", pid);
 	rc = os_proc_stat(pid, pid, &stat);
 	if (rc == -ESRCH || rc == -ENOENT)
 		return err_set(e, -ESRCH, "there is no process %d", pid);
@@ -68,10 +72,13 @@ static int check_process(pid_t pid, struct err *e)
 	if (rc < 0)
 		return err_sys(e, rc, "cannot look at process %d", pid);
 	if (stat.kernel_thread)
-		return err_set(e, -EPERM, "cannot stop process %d (%s): it is a kernel thread", pid, stat.comm);
-	if (os_proc_tracer(tid, &debugger) == 0 && debugger && os_proc_stat(debugger, debugger, &tracer) == 0)
-		return err_set(e, -EPERM, "cannot stop process %d (%s): process %d (%s) traces it", pid, stat.comm,
-			       debugger, tracer.comm);
+		return err_set(e, -EPERM, "cannot stop process %d (%s): it is a kernel thread",
+			       pid, stat.comm);
+	if (os_proc_tracer(tid, &debugger) == 0 && debugger &&
+	    os_proc_stat(debugger, debugger, &tracer) == 0)
+		return err_set(e, -EPERM,
+			       "cannot stop process %d (%s): process %d (%s) traces it", pid,
+			       stat.comm, debugger, tracer.comm);
 	rc = os_trace_permitted(tid);
 	return rc < 0 ? err_sys(e, rc, "cannot stop process %d (%s)", pid, stat.comm) : 0;
 }
@@ -82,7 +89,8 @@ static int refuse_own_tree(const struct live_stop *s, struct err *e)
 
 	if (!live_descends(&self, s->pids, s->n_pids, NULL))
 		return 0;
-	return err_set(e, -EINVAL, "cannot stop all that descend from the processes: this process does");
+	return err_set(e, -EINVAL,
+		       "cannot stop all that descend from the processes: this process does");
 }
 
 int stop_list_add_named(struct live_stop *s, const pid_t *pids, size_t n, struct err *e)
@@ -119,14 +127,17 @@ int stop_list_add_children(struct live_stop *s, struct err *e)
 		if (rc == -ESRCH || rc == -ENOENT)
 			continue;
 		if (rc < 0)
-			return err_sys(e, rc, "cannot list the children of process %d", s->processes[i].pid);
+			return err_sys(e, rc, "cannot list the children of process %d",
+				       s->processes[i].pid);
 		for (j = 0; j < n; j++) {
 			pid_t tid;
 			struct os_proc_stat stat;
 
 			if (pids[j] == getpid())
-				return err_set(e, -EINVAL, "this process is one of those that process %d started",
-					       s->processes[i].pid);
+				return err_set(
+					e, -EINVAL,
+					"this process is one of those that process %d started",
+					s->processes[i].pid);
 			if (has_process(s, pids[j]) || os_proc_living(pids[j], &tid, &stat) < 0)
 				continue;
 			rc = add_process(s, pids[j], e);

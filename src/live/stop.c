@@ -2,11 +2,13 @@
 /*
  * Stopping processes thread by thread; see stop.h and docs/design/live.md.
  *
- * A thread of its own, the keeper, traces.  Whatever goes wrong, its end lets every thread go on, also one that was asked to
- * stop and has not stopped yet, which cannot be let go of in any other way.
+ * A thread of its own, the keeper, traces.  Whatever goes wrong, its end lets every thread go
+ * on, also one that was asked to stop and has not stopped yet, which cannot be let go of in any
+ * other way.
  *
- * The list of threads is sorted by number, and grows until it is known to be whole: threads that stand still
- * make no threads, and processes that stand still have no children, so it ends.
+ * The list of threads is sorted by number, and grows until it is known to be whole: threads
+ * that stand still make no threads, and processes that stand still have no children, so it
+ * ends.
  */
 #include "live/stop.h"
 
@@ -75,13 +77,15 @@ static int refused(pid_t pid, pid_t tid, int rc, struct err *e)
 	os_proc_stat(pid, tid, &stat);
 	os_proc_tracer(tid, &debugger);
 	if (debugger && debugger != getpid() && os_proc_stat(debugger, debugger, &other) == 0)
-		return err_set(e, -EPERM, "cannot stop process %d (%s): process %d (%s) traces it", pid,
+		return err_set(e, -EPERM,
+			       "cannot stop process %d (%s): process %d (%s) traces it", pid,
 			       stat.comm, debugger, other.comm);
 	return err_sys(e, rc, "cannot stop thread %d of process %d (%s)", tid, pid, stat.comm);
 }
 
 /* 1: a thread that was not known is on its way to a stop. */
-static int interrupt_thread(struct live_stop *s, const struct process *p, pid_t tid, struct err *e)
+static int interrupt_thread(struct live_stop *s, const struct process *p, pid_t tid,
+			    struct err *e)
 {
 	struct os_proc_stat stat;
 	struct thread *more;
@@ -99,12 +103,14 @@ static int interrupt_thread(struct live_stop *s, const struct process *p, pid_t 
 		return 0;
 	if (rc < 0) {
 		/* A leader that has ended before its threads stays behind as a zombie. */
-		if (os_proc_stat(p->pid, tid, &stat) < 0 || stat.state == 'Z' || stat.state == 'X')
+		if (os_proc_stat(p->pid, tid, &stat) < 0 || stat.state == 'Z' ||
+		    stat.state == 'X')
 			return 0;
 		return refused(p->pid, tid, rc, e);
 	}
 	memmove(more + at + 1, more + at, (s->n_threads - at) * sizeof(*more));
-	more[at] = (struct thread){.tid = tid, .pid = p->pid, .is_child = p->is_child && tid == p->pid};
+	more[at] = (struct thread){
+		.tid = tid, .pid = p->pid, .is_child = p->is_child && tid == p->pid};
 	s->n_threads++;
 	return 1;
 }
@@ -114,7 +120,8 @@ static int ended(const struct process *p, struct err *e)
 	return err_set(e, -ESRCH, "process %d ended before it could be stopped", p->pid);
 }
 
-/* How many threads of a process were new.  One that was found, and not named, may have ended meanwhile. */
+/* How many threads of a process were new.  One that was found, and not named, may have ended
+ * meanwhile. */
 static int interrupt_process(struct live_stop *s, const struct process *p, struct err *e)
 {
 	CLEANUP_FREE pid_t *tids = NULL;
@@ -148,7 +155,8 @@ static size_t poll_threads(struct live_stop *s)
 	return running;
 }
 
-/* The end of a first thread is not reported as long as others live; that of any other one is to be waited for. */
+/* The end of a first thread is not reported as long as others live; that of any other one is to
+ * be waited for. */
 static void look_for_ended(struct live_stop *s)
 {
 	struct os_proc_stat stat;
@@ -158,7 +166,8 @@ static void look_for_ended(struct live_stop *s)
 		struct thread *t = &s->threads[i];
 
 		if (t->state == OS_TRACE_RUNNING && t->tid == t->pid &&
-		    (os_proc_stat(t->tid, t->tid, &stat) < 0 || stat.state == 'Z' || stat.state == 'X'))
+		    (os_proc_stat(t->tid, t->tid, &stat) < 0 || stat.state == 'Z' ||
+		     stat.state == 'X'))
 			t->state = OS_TRACE_ENDED;
 	}
 }
@@ -174,14 +183,19 @@ static int does_not_stop(const struct live_stop *s, struct err *e)
 		if (t->state != OS_TRACE_RUNNING)
 			continue;
 		os_proc_stat(t->tid, t->tid, &stat);
-		return err_set(e, -ETIMEDOUT, "thread %d (%s, in state %c) does not stop: it sleeps in the kernel", t->tid,
-			       stat.comm, stat.state);
+		return err_set(
+			e, -ETIMEDOUT,
+			"thread %d (%s, in state %c) does not stop: it sleeps in the kernel",
+			t->tid, stat.comm, stat.state);
 	}
-	return err_set(e, -ETIMEDOUT, "threads of process %d come faster than they can be stopped", s->processes[0].pid);
+	return err_set(e, -ETIMEDOUT,
+		       "threads of process %d come faster than they can be stopped",
+		       s->processes[0].pid);
 }
 
 /* Looks up, and sleeps longer each time. */
-static int nap(struct live_stop *s, long *ns, uint64_t deadline, const atomic_bool *cancel, struct err *e)
+static int nap(struct live_stop *s, long *ns, uint64_t deadline, const atomic_bool *cancel,
+	       struct err *e)
 {
 	struct timespec time = {.tv_nsec = *ns};
 
@@ -198,8 +212,8 @@ static int nap(struct live_stop *s, long *ns, uint64_t deadline, const atomic_bo
 }
 
 /*
- * Are all threads of a process in our list?  Where one ends while they are listed, the kernel may leave out another one that
- * lives: so what counts is their number.
+ * Are all threads of a process in our list?  Where one ends while they are listed, the kernel
+ * may leave out another one that lives: so what counts is their number.
  */
 static bool all_known(const struct live_stop *s, const struct process *p)
 {
@@ -211,7 +225,8 @@ static bool all_known(const struct live_stop *s, const struct process *p)
 		stand += s->threads[i].pid == p->pid && s->threads[i].state == OS_TRACE_STOPPED;
 	if (os_proc_stat(p->pid, p->pid, &stat) < 0)
 		return true;
-	/* A first thread that has ended is counted as long as others live, or nobody has waited for it. */
+	/* A first thread that has ended is counted as long as others live, or nobody has waited
+	 * for it. */
 	return stat.threads <= stand + (stat.state == 'Z' || stat.state == 'X');
 }
 
@@ -233,7 +248,8 @@ static int interrupt_processes(struct live_stop *s, struct err *e)
 }
 
 /* All threads of all known processes stand still. */
-static int stop_processes(struct live_stop *s, uint64_t deadline, const atomic_bool *cancel, struct err *e)
+static int stop_processes(struct live_stop *s, uint64_t deadline, const atomic_bool *cancel,
+			  struct err *e)
 {
 	int more, rc = 0;
 

@@ -16,9 +16,10 @@
 #define PAGE_BYTES 4096u
 
 /*
- * The state of the guard that is held.  What the handler reads is written before sigaction() and stays until the
- * old action is back and no handler runs; the ranges are the handlers' own, under `lock`, which spins and sleeps
- * on a futex and so may be taken in a handler: nobody is interrupted by SIGBUS while holding it.
+ * The state of the guard that is held.  What the handler reads is written before sigaction()
+ * and stays until the old action is back and no handler runs; the ranges are the handlers' own,
+ * under `lock`, which spins and sleeps on a futex and so may be taken in a handler: nobody is
+ * interrupted by SIGBUS while holding it.
  */
 static struct {
 	atomic_bool held;
@@ -41,13 +42,15 @@ static const struct os_guarded *guarded_at(const uint8_t *at)
 	return NULL;
 }
 
-/* Where to put zero pages: all that lies behind the file's end, else what the kernel calls bad. */
+/* Where to put zero pages: all that lies behind the file's end, else what the kernel calls bad.
+ */
 static struct os_bad_range faulty_range(const struct os_guarded *g, uint8_t *at, size_t granule)
 {
 	size_t offset = (size_t)(at - g->at) & ~(granule - 1);
 	struct stat st;
 
-	if (g->fd >= 0 && fstat(g->fd, &st) == 0 && num_round_up((uint64_t)st.st_size, PAGE_BYTES) <= offset) {
+	if (g->fd >= 0 && fstat(g->fd, &st) == 0 &&
+	    num_round_up((uint64_t)st.st_size, PAGE_BYTES) <= offset) {
 		offset = num_round_up((uint64_t)st.st_size, PAGE_BYTES);
 		return (struct os_bad_range){g->at + offset, g->bytes - offset};
 	}
@@ -109,13 +112,14 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	}
 #ifdef BUS_MCEERR_AR
 	/* Broken memory: the kernel says how much of it. */
-	if ((info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO) && info->si_addr_lsb > 12 &&
-	    info->si_addr_lsb < 31)
+	if ((info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO) &&
+	    info->si_addr_lsb > 12 && info->si_addr_lsb < 31)
 		granule = (size_t)1 << info->si_addr_lsb;
 #endif
 	r = faulty_range(g, at, granule);
-	if (mmap(r.at, r.bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) ==
-	    MAP_FAILED) {
+	if (mmap(r.at, r.bytes, PROT_READ,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+		 0) == MAP_FAILED) {
 		pass_on(sig, info, context);
 		return;
 	}
@@ -127,7 +131,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 
 int os_busguard_hold(const struct os_guarded *list, size_t n, struct err *e)
 {
-	struct sigaction action = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_NODEFER};
+	struct sigaction action = {.sa_sigaction = on_sigbus,
+				   .sa_flags = SA_SIGINFO | SA_NODEFER};
 
 	if (atomic_exchange(&guard.held, true))
 		return err_set(e, -EBUSY, "another copy is being taken in this process");

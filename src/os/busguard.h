@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Reading a mapping of a file that somebody may truncate, or whose pages cannot be had: instead of SIGBUS
- * there are zero pages, and a list of where.  A handler maps anonymous memory over what faulted and the load is done again.
+ * Reading a mapping of a file that somebody may truncate, or whose pages cannot be had: instead
+ * of SIGBUS there are zero pages, and a list of where.  A handler maps anonymous memory over
+ * what faulted and the load is done again.
  *
- * What a signal does is a property of the process, so one guard can be held at a time; a fault elsewhere goes to
- * the handler that was there before.
+ * What a signal does is a property of the process, so one guard can be held at a time; a fault
+ * elsewhere goes to the handler that was there before.
  */
 #ifndef TORPOR_OS_BUSGUARD_H
 #define TORPOR_OS_BUSGUARD_H
@@ -33,8 +34,9 @@ struct os_bad_range {
 int os_busguard_hold(const struct os_guarded *list, size_t n, struct err *e);
 
 /*
- * Lets go.  Copies up to `room` ranges that were replaced by zero pages, in the order of addresses,
- * into `ret`; returns how many there are: more than OS_BUSGUARD_RANGES means that some were not kept.
+ * Lets go.  Copies up to `room` ranges that were replaced by zero pages, in the order of
+ * addresses, into `ret`; returns how many there are: more than OS_BUSGUARD_RANGES means that
+ * some were not kept.
  */
 size_t os_busguard_release(struct os_bad_range *ret, size_t room);
 

@@ -69,9 +69,11 @@ static uint64_t group_cache(const char *dir, const char *prefix)
 		return 0;
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%63s %llu", key, &n) != 2 || strncmp(key, prefix, strlen(prefix)) != 0)
+		if (sscanf(line, "%63s %llu", key, &n) != 2 ||
+		    strncmp(key, prefix, strlen(prefix)) != 0)
 			continue;
-		if (!strcmp(key + strlen(prefix), "active_file") || !strcmp(key + strlen(prefix), "inactive_file"))
+		if (!strcmp(key + strlen(prefix), "active_file") ||
+		    !strcmp(key + strlen(prefix), "inactive_file"))
 			sum += n;
 	}
 	if (f)
@@ -79,10 +81,12 @@ static uint64_t group_cache(const char *dir, const char *prefix)
 	return sum;
 }
 
-/* What a group's limit leaves; the page cache that it holds can be dropped and is not counted as used. */
+/* What a group's limit leaves; the page cache that it holds can be dropped and is not counted
+ * as used. */
 static uint64_t group_available(const char *dir, const struct group_kind *kind)
 {
-	uint64_t limit = read_number(dir, kind->limit), usage = read_number(dir, kind->usage), cache;
+	uint64_t limit = read_number(dir, kind->limit), usage = read_number(dir, kind->usage),
+		 cache;
 
 	if (limit == UINT64_MAX || usage == UINT64_MAX)
 		return UINT64_MAX;
@@ -96,7 +100,8 @@ static uint64_t groups_available(void)
 {
 	static const struct group_kind kinds[] = {
 		{"0::", "/sys/fs/cgroup", "memory.max", "memory.current", ""},
-		{"memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"},
+		{"memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+		 "memory.usage_in_bytes", "total_"},
 	};
 	FILE *f = fopen("/proc/self/cgroup", "re");
 	char line[PATH_MAX], dir[2 * PATH_MAX];
@@ -110,7 +115,8 @@ static uint64_t groups_available(void)
 
 			if (!group)
 				continue;
-			snprintf(dir, sizeof(dir), "%s%s", kinds[i].mount, group + strlen(kinds[i].controller));
+			snprintf(dir, sizeof(dir), "%s%s", kinds[i].mount,
+				 group + strlen(kinds[i].controller));
 			while (strlen(dir) >= strlen(kinds[i].mount)) {
 				least = num_min(least, group_available(dir, &kinds[i]));
 				slash = strrchr(dir, '/');

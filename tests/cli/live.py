@@ -77,9 +77,12 @@ class Writer:
                 os.chown(os.path.dirname(self.path), kwargs["user"], kwargs["group"])
         words = [writer_path(), *options, kind, str(int(mib * MIB))] + ([self.path] if self.path else [])
         self.proc = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **kwargs)
-        _, pid, address = first_line(self.proc)
-        self.pid, self.address = int(pid), int(address)
-        self.slots = struct.unpack("Q", self.memory(16, 8))[0]
+        try:
+            self.pid, self.address, self.slots = map(int, first_line(self.proc)[1:])
+        except BaseException:
+            self.pid = self.proc.pid
+            self.close()
+            raise
 
     def memory(self, offset, n):
         """Bytes of it as they are now, whoever of its threads still lives."""

@@ -75,7 +75,7 @@ def test_snapshots_are_of_one_instant(image, there, name):
             assert report["copy"] == ("none" if "--copy=none" in options else "ram")
         writer.expect_running()
         if "--threads" in how:
-            assert report["stopped_threads"] == 65
+            assert report["stopped_threads"] >= 65
 
 
 def test_snapshots_of_a_control_group(image, there, freezer):
@@ -136,10 +136,32 @@ def test_zero_check_on_and_off_give_the_same_image(image, there):
 # ---- whatever happens to torpor ----
 
 
-def timed(args):
-    begin = time.monotonic()
-    rig.run(*args)
-    return time.monotonic() - begin
+class Killer:
+    """Starts torpor again and again and kills it, at moments spread over the time that it takes, sooner or later in each."""
+
+    def __init__(self, args, moments, seed):
+        self.args, self.moments, self.i = args, moments, 0
+        self.rng = random.Random(seed)
+        self.killed = 0
+        begin = time.monotonic()
+        rig.run(*args)
+        self.whole = time.monotonic() - begin
+
+    def kill_one(self, look=lambda: None):
+        """Nothing may hold its standard error open: a guardian outlives it by a moment.  Returns what look() saw before."""
+        seen, begin = None, time.monotonic()
+        torpor = rig.start(*self.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            torpor.wait(timeout=self.whole * (self.i + self.rng.random()) / self.moments)
+            # The first time is not always the shortest.
+            self.whole = min(self.whole, time.monotonic() - begin)
+        except subprocess.TimeoutExpired:
+            seen = look()
+            torpor.kill()
+            torpor.wait()
+        self.i += 1
+        self.killed += torpor.returncode == -signal.SIGKILL
+        return seen
 
 
 KILLS = {
@@ -155,49 +177,34 @@ KILLS = {
 def test_kill_at_any_moment_lets_all_go_on(image, there, name):
     """And leaves the old image whole, or the new one."""
     options, moments = KILLS[name]
-    rng = random.Random(name)
-    killed = 0
+    standing = 0
     with Writer("memfd", 8, *CALM, *(["--fork", "2"] if "--tree" in options else [])) as writer:
         args = ["save", "--stop", str(writer.pid), "-o", image, "--force", *options]
-        whole = timed(args)
+        killer = Killer(args, moments, name)
         steps = live.load_and_check(image, there)
-        for i in range(moments):
-            torpor = rig.start(*args)
-            try:
-                torpor.wait(timeout=whole * (i + rng.random()) / moments)
-            except subprocess.TimeoutExpired:
-                torpor.kill()
-            torpor.communicate()
+        for _ in range(moments):
+            standing += bool(killer.kill_one(writer.stopped))
             writer.expect_running()
-            killed += torpor.returncode == -signal.SIGKILL
             found = live.load_and_check(image, there)
-            assert found == steps or found > steps
+            assert found >= steps
             steps = found
-        assert killed >= moments // 2
+        assert killer.killed >= moments // 3
+        # Most of the time they stand still, when all is written in it.
+        assert standing >= moments // 4 or name != "copy none, slow"
         assert os.listdir(os.path.dirname(image)).count("x.torpor") == 1
 
 
 @pytest.mark.parametrize("options", [[], ["--copy=none", *ZSTD]], ids=["default", "copy none, slow"])
 def test_kill_at_any_moment_thaws_a_control_group(image, there, freezer, options):
     """By its guardian, which ends then."""
-    rng = random.Random(3)
-    killed = 0
     with Writer("memfd", 8, "--fork", "1", *CALM, preexec_fn=freezer.enter) as writer:
-        args = ["save", "--freeze", freezer.path, "-o", image, "--force", *options]
-        whole = timed(args)
-        for i in range(8):
-            # The guardian holds standard error open as long as it lives.
-            torpor = rig.start(*args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                torpor.wait(timeout=whole * (i + rng.random()) / 8)
-            except subprocess.TimeoutExpired:
-                torpor.kill()
-            torpor.wait()
+        killer = Killer(["save", "--freeze", freezer.path, "-o", image, "--force", *options], 8, 3)
+        for _ in range(8):
+            killer.kill_one()
             rig.wait_until(lambda: freezer.read("cgroup.freeze").strip() == "0", "the group is thawed")
             writer.expect_running()
-            killed += torpor.returncode == -signal.SIGKILL
             live.load_and_check(image, there)
-        assert killed >= 3
+        assert killer.killed >= 2
 
 
 def start_slow(writer, image, *options):

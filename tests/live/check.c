@@ -10,12 +10,14 @@
 
 static bool wrong(uint64_t slot, const char *what, uint64_t got, uint64_t want)
 {
-	fprintf(stderr, "slot %" PRIu64 ": %s is %" PRIu64 ", not %" PRIu64 "\n", slot, what, got, want);
+	fprintf(stderr, "slot %" PRIu64 ": %s is %" PRIu64 ", not %" PRIu64 "\n", slot, what,
+		got, want);
 	return false;
 }
 
 /* The pairs of a slot: how many steps it began and finished. */
-static bool check_pairs(const struct layout *l, uint64_t slot, uint64_t *ret_begun, uint64_t *ret_done)
+static bool check_pairs(const struct layout *l, uint64_t slot, uint64_t *ret_begun,
+			uint64_t *ret_done)
 {
 	const layout_word *a = layout_a(l, slot), *b = layout_b(l, slot);
 	uint64_t begun = 0, done = 0;
@@ -31,9 +33,11 @@ static bool check_pairs(const struct layout *l, uint64_t slot, uint64_t *ret_beg
 		return wrong(slot, "the sum of B", done, begun);
 	for (k = 0; k < LAYOUT_PAIRS; k++) {
 		if (a[k] != layout_stamp(begun, k, LAYOUT_PAIRS))
-			return wrong(slot, "A of a pair", a[k], layout_stamp(begun, k, LAYOUT_PAIRS));
+			return wrong(slot, "A of a pair", a[k],
+				     layout_stamp(begun, k, LAYOUT_PAIRS));
 		if (b[k] != layout_stamp(done, k, LAYOUT_PAIRS))
-			return wrong(slot, "B of a pair", b[k], layout_stamp(done, k, LAYOUT_PAIRS));
+			return wrong(slot, "B of a pair", b[k],
+				     layout_stamp(done, k, LAYOUT_PAIRS));
 	}
 	*ret_begun = begun;
 	*ret_done = done;
@@ -96,10 +100,12 @@ bool layout_check_tail(const struct layout *l, uint64_t pages)
 {
 	const struct layout_head *head = layout_head(l);
 	const uint64_t *at = (const uint64_t *)layout_page(l, l->pages);
-	uint64_t before = layout_tail_content(head->grown), after = layout_tail_content(head->cuts), want = after, w;
+	uint64_t before = layout_tail_content(head->grown),
+		 after = layout_tail_content(head->cuts), want = after, w;
 
 	if (head->cuts - head->grown > UNDER_WAY)
-		return wrong(l->slots, "the number of times the tail grew", head->grown, head->cuts);
+		return wrong(l->slots, "the number of times the tail grew", head->grown,
+			     head->cuts);
 	if (head->cuts == head->grown) {
 		if (head->cuts && pages != LAYOUT_TAIL)
 			return wrong(l->slots, "the length of the tail", pages, LAYOUT_TAIL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Memory that tells whether it was taken at one instant.  Every page of it follows from a few counters:
+ * Memory that tells whether it was taken at one instant.  Every page of it follows from a few
+ * counters:
  *
  *     page 0          head: what is below, and `begun`
  *     page 1 + s      A[] of slot s
@@ -8,12 +9,14 @@
  *     page n - 2 - s  B[] of slot s
  *     page n - 1      foot: `done`
  *
- * Behind that there may be a tail of TAIL pages, which comes and goes.  It is cut off the file, which then grows again, and each time but
- * every second it is filled with its number, from its begin; else it stays a hole, or zeros that reading made of it.
+ * Behind that there may be a tail of TAIL pages, which comes and goes.  It is cut off the file,
+ * which then grows again, and each time but every second it is filled with its number, from its
+ * begin; else it stays a hole, or zeros that reading made of it.
  *
- * A slot has one writer at a time.  Its step number i is: begun++, A[i % PAIRS]++, stamp its page number i % (its pages)
- * with i / (its pages) + 1, B[i % PAIRS]++, done++.  So a pair is equal or one apart, the pairs of a slot give
- * the number of its steps, and that number gives the content of each of its pages.
+ * A slot has one writer at a time.  Its step number i is: begun++, A[i % PAIRS]++, stamp its
+ * page number i % (its pages) with i / (its pages) + 1, B[i % PAIRS]++, done++.  So a pair is
+ * equal or one apart, the pairs of a slot give the number of its steps, and that number gives
+ * the content of each of its pages.
  */
 #ifndef TORPOR_TESTS_LIVE_LAYOUT_H
 #define TORPOR_TESTS_LIVE_LAYOUT_H
@@ -44,7 +47,8 @@ enum layout_kind {
 struct layout_head {
 	uint64_t magic, pages, slots;
 	layout_word begun;
-	layout_word cuts, grown; /* how often the tail was begun to be cut off, and was whole again */
+	layout_word cuts,
+		grown; /* how often the tail was begun to be cut off, and was whole again */
 };
 
 struct layout {
@@ -107,8 +111,10 @@ static inline uint64_t layout_mix(uint64_t x)
 static inline enum layout_kind layout_kind(uint64_t page)
 {
 	static const enum layout_kind kinds[16] = {
-		LAYOUT_HOLE,  LAYOUT_HOLE, LAYOUT_ZERO, LAYOUT_ZERO, LAYOUT_TOGGLE, LAYOUT_TOGGLE, LAYOUT_NOISE, LAYOUT_NOISE,
-		LAYOUT_NOISE, LAYOUT_TEXT, LAYOUT_TEXT, LAYOUT_TEXT, LAYOUT_TEXT,   LAYOUT_TEXT,   LAYOUT_TEXT,  LAYOUT_NOISE,
+		LAYOUT_HOLE,   LAYOUT_HOLE,   LAYOUT_ZERO,  LAYOUT_ZERO,
+		LAYOUT_TOGGLE, LAYOUT_TOGGLE, LAYOUT_NOISE, LAYOUT_NOISE,
+		LAYOUT_NOISE,  LAYOUT_TEXT,   LAYOUT_TEXT,  LAYOUT_TEXT,
+		LAYOUT_TEXT,   LAYOUT_TEXT,   LAYOUT_TEXT,  LAYOUT_NOISE,
 	};
 	uint64_t cluster = layout_mix(page / 7), alone = layout_mix(page + 1000003);
 
@@ -116,11 +122,13 @@ static inline enum layout_kind layout_kind(uint64_t page)
 }
 
 /* Word w of a page that has its stamp; the first and the last word are the stamp itself. */
-static inline uint64_t layout_content(enum layout_kind kind, uint64_t page, uint64_t stamp, unsigned int w)
+static inline uint64_t layout_content(enum layout_kind kind, uint64_t page, uint64_t stamp,
+				      unsigned int w)
 {
 	switch (kind) {
 	case LAYOUT_NOISE:
-		return w == 0 || w == LAYOUT_WORDS - 1 ? stamp : layout_mix(page * LAYOUT_WORDS + w);
+		return w == 0 || w == LAYOUT_WORDS - 1 ? stamp
+						       : layout_mix(page * LAYOUT_WORDS + w);
 	case LAYOUT_TEXT:
 		return w == 0 || w == LAYOUT_WORDS - 1 ? stamp : page + w / 64;
 	case LAYOUT_TOGGLE:
@@ -136,7 +144,8 @@ static inline uint64_t layout_tail_content(uint64_t n)
 	return n % 2 ? n : 0;
 }
 
-/* Says what is wrong on standard error; true: it is the memory of one instant.  `ret_steps`: finished ones. */
+/* Says what is wrong on standard error; true: it is the memory of one instant.  `ret_steps`:
+ * finished ones. */
 bool layout_check(const struct layout *l, uint64_t *ret_steps);
 
 /* The same of the tail, of which there are `pages` pages. */

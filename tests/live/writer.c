@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 /*
- * A process for tests that writes its memory all the time, so that every copy of it shows whether it was taken at
- * one instant (layout.h).
+ * A process for tests that writes its memory all the time, so that every copy of it shows
+ * whether it was taken at one instant (layout.h).
  *
  *     writer [OPTION]... KIND BYTES [PATH]   KIND: file, deleted (both need PATH), memfd, anon
  *     writer check FILE                      exit 0: FILE is the memory of one instant
  *     writer trace PID                       a debugger: holds on to PID until it is killed
  *
- * Prints "ready PID ADDRESS" when every slot has made a round.  It ends when its parent does.
+ * Prints "ready PID ADDRESS SLOTS" when every slot has made a round.  It ends when its parent
+ * does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,8 @@ static void write_page(enum layout_kind kind, uint64_t page, uint64_t number)
 
 	for (w = 0; w < LAYOUT_WORDS; w++)
 		content[w] = layout_content(kind, page, number, w);
-	if (pwrite(memory_fd, content, sizeof(content), (off_t)(page * LAYOUT_PAGE)) != sizeof(content))
+	if (pwrite(memory_fd, content, sizeof(content), (off_t)(page * LAYOUT_PAGE)) !=
+	    sizeof(content))
 		die("pwrite");
 }
 
@@ -76,7 +78,8 @@ static layout_word *map_page(uint64_t page)
 
 	if (!opts.windows || !memory_is_made)
 		return layout_page(&mem, page);
-	at = mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, (off_t)(page * LAYOUT_PAGE));
+	at = mmap(NULL, LAYOUT_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd,
+		  (off_t)(page * LAYOUT_PAGE));
 	if (at == MAP_FAILED)
 		die("mmap");
 	return at;
@@ -96,7 +99,8 @@ static void stamp(uint64_t page, uint64_t number)
 	}
 	at = map_page(page);
 	for (w = 0; w < LAYOUT_WORDS; w += step)
-		atomic_store_explicit(&at[w], layout_content(kind, page, number, w), memory_order_release);
+		atomic_store_explicit(&at[w], layout_content(kind, page, number, w),
+				      memory_order_release);
 	if (at != layout_page(&mem, page))
 		munmap((void *)at, LAYOUT_PAGE);
 }
@@ -123,11 +127,13 @@ static uint64_t steps_of(uint64_t slot)
 	return n;
 }
 
-/* Sleeps that are too short take longer than they should: with many steps a second it sleeps after some of them. */
+/* Sleeps that are too short take longer than they should: with many steps a second it sleeps
+ * after some of them. */
 static void rest(uint64_t i)
 {
 	unsigned int burst = opts.rate / 200 + 1;
-	struct timespec nap = {.tv_nsec = opts.rate > 1 ? burst * (1000000000L / opts.rate) : 999999999};
+	struct timespec nap = {.tv_nsec = opts.rate > 1 ? burst * (1000000000L / opts.rate)
+							: 999999999};
 
 	if (opts.rate && i % burst == 0)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
@@ -154,7 +160,8 @@ static void *cut_and_grow(void *arg)
 
 	for (n = 1;; n++) {
 		atomic_store(&head->cuts, n);
-		if (ftruncate(memory_fd, bytes) < 0 || ftruncate(memory_fd, bytes + (off_t)LAYOUT_TAIL * LAYOUT_PAGE) < 0)
+		if (ftruncate(memory_fd, bytes) < 0 ||
+		    ftruncate(memory_fd, bytes + (off_t)LAYOUT_TAIL * LAYOUT_PAGE) < 0)
 			die("ftruncate");
 		for (w = 0, sum = 0; w < LAYOUT_TAIL * LAYOUT_WORDS; w++) {
 			if (n % 2)
@@ -233,8 +240,9 @@ static void start_processes(void)
 
 static int open_memory(const char *kind, const char *path)
 {
-	int fd = !strcmp(kind, "memfd") ? memfd_create("writer", MFD_CLOEXEC)
-					: open(path ? path : "", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	int fd = !strcmp(kind, "memfd")
+			 ? memfd_create("writer", MFD_CLOEXEC)
+			 : open(path ? path : "", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 
 	if (fd < 0)
 		die(path ? path : kind);
@@ -252,7 +260,8 @@ static void make_memory(const char *kind, uint64_t bytes, const char *path)
 
 	if (!anon && ftruncate(fd, (off_t)bytes) < 0)
 		die("ftruncate");
-	mem.at = mmap(NULL, bytes + (opts.cuts ? LAYOUT_TAIL * LAYOUT_PAGE : 0), PROT_READ | PROT_WRITE, MAP_SHARED | (anon ? MAP_ANONYMOUS : 0), fd, 0);
+	mem.at = mmap(NULL, bytes + (opts.cuts ? LAYOUT_TAIL * LAYOUT_PAGE : 0),
+		      PROT_READ | PROT_WRITE, MAP_SHARED | (anon ? MAP_ANONYMOUS : 0), fd, 0);
 	if (mem.at == MAP_FAILED)
 		die("mmap");
 	if (opts.cuts || opts.by_write || opts.windows)
@@ -262,7 +271,8 @@ static void make_memory(const char *kind, uint64_t bytes, const char *path)
 	mem.pages = bytes / LAYOUT_PAGE;
 	mem.slots = (uint64_t)opts.threads * (1 + opts.processes) + opts.forking;
 	head = layout_head(&mem);
-	*head = (struct layout_head){.magic = LAYOUT_MAGIC, .pages = mem.pages, .slots = mem.slots};
+	*head = (struct layout_head){
+		.magic = LAYOUT_MAGIC, .pages = mem.pages, .slots = mem.slots};
 	/* One round each, so that all is there. */
 	for (s = 0; s < mem.slots; s++) {
 		for (j = 0; j < layout_own(&mem, s); j++)
@@ -270,7 +280,8 @@ static void make_memory(const char *kind, uint64_t bytes, const char *path)
 	}
 	memory_is_made = true;
 	if (opts.windows)
-		munmap((void *)layout_page(&mem, 1 + mem.slots), (mem.pages - 2 - 2 * mem.slots) * LAYOUT_PAGE);
+		munmap((void *)layout_page(&mem, 1 + mem.slots),
+		       (mem.pages - 2 - 2 * mem.slots) * LAYOUT_PAGE);
 }
 
 static void on_usr1(int sig)
@@ -294,14 +305,16 @@ _Noreturn static void run(const char *kind, uint64_t bytes, const char *path)
 	alarm(LIFE_S);
 	make_memory(kind, bytes, path);
 	if (opts.counts_usr1)
-		sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_usr1, .sa_flags = SA_RESTART}, NULL);
+		sigaction(SIGUSR1,
+			  &(struct sigaction){.sa_handler = on_usr1, .sa_flags = SA_RESTART},
+			  NULL);
 	start_processes();
 	start_threads(0);
 	if (opts.forking)
 		start(make_children, mem.slots - 1);
 	if (opts.cuts)
 		start(cut_and_grow, 0);
-	printf("ready %d %" PRIuPTR "\n", getpid(), (uintptr_t)mem.at);
+	printf("ready %d %" PRIuPTR " %" PRIu64 "\n", getpid(), (uintptr_t)mem.at, mem.slots);
 	fflush(stdout);
 	if (opts.exit_after_ms)
 		start(end_later, 0);
@@ -328,8 +341,9 @@ static int check(const char *path)
 	l.pages = layout_head(&l)->pages;
 	l.slots = layout_head(&l)->slots;
 	pages = (uint64_t)st.st_size / LAYOUT_PAGE;
-	if (layout_head(&l)->magic != LAYOUT_MAGIC || l.pages > pages || (l.pages < pages && !layout_head(&l)->cuts) ||
-	    !l.slots || l.slots > LAYOUT_SLOTS_MAX || l.pages < 3 * l.slots + 2) {
+	if (layout_head(&l)->magic != LAYOUT_MAGIC || l.pages > pages ||
+	    (l.pages < pages && !layout_head(&l)->cuts) || !l.slots ||
+	    l.slots > LAYOUT_SLOTS_MAX || l.pages < 3 * l.slots + 2) {
 		fprintf(stderr, "%s: not the memory of a writer\n", path);
 		return 1;
 	}
@@ -351,11 +365,16 @@ _Noreturn static void trace(pid_t pid)
 }
 
 static const struct option long_options[] = {
-	{"threads", required_argument, NULL, 't'},     {"fork", required_argument, NULL, 'f'},
-	{"forking", no_argument, NULL, 'F'},           {"leader-exits", no_argument, NULL, 'l'},
-	{"exit-after", required_argument, NULL, 'e'}, {"rate", required_argument, NULL, 'r'},
-	{"usr1", no_argument, NULL, 'u'},              {"cuts", no_argument, NULL, 'c'},
-	{"by-write", no_argument, NULL, 'w'},          {"windows", no_argument, NULL, 'm'},
+	{"threads", required_argument, NULL, 't'},
+	{"fork", required_argument, NULL, 'f'},
+	{"forking", no_argument, NULL, 'F'},
+	{"leader-exits", no_argument, NULL, 'l'},
+	{"exit-after", required_argument, NULL, 'e'},
+	{"rate", required_argument, NULL, 'r'},
+	{"usr1", no_argument, NULL, 'u'},
+	{"cuts", no_argument, NULL, 'c'},
+	{"by-write", no_argument, NULL, 'w'},
+	{"windows", no_argument, NULL, 'm'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -392,7 +411,8 @@ int main(int argc, char **argv)
 	if (argc - optind < 2)
 		return 2;
 	bytes = strtoull(argv[optind + 1], NULL, 10) / LAYOUT_PAGE * LAYOUT_PAGE;
-	if (bytes / LAYOUT_PAGE < 2 + 3 * ((uint64_t)opts.threads * (1 + opts.processes) + opts.forking))
+	if (bytes / LAYOUT_PAGE <
+	    2 + 3 * ((uint64_t)opts.threads * (1 + opts.processes) + opts.forking))
 		return 2;
 	run(argv[optind], bytes, argv[optind + 2]);
 }

@@ -72,7 +72,8 @@ static inline uint32_t shot_item(const struct shot *s, const char *name)
 	return 0;
 }
 
-static inline void shot_add_extent(const struct shot *s, const struct memory_extent *x, uint8_t *content, uint8_t *holes)
+static inline void shot_add_extent(const struct shot *s, const struct memory_extent *x,
+				   uint8_t *content, uint8_t *holes)
 {
 	uint64_t i;
 
@@ -85,7 +86,8 @@ static inline void shot_add_extent(const struct shot *s, const struct memory_ext
 			memset(content + page * RIG_PAGE, 0, RIG_PAGE);
 		else
 			memcpy(content + page * RIG_PAGE, x->at + i * RIG_PAGE, RIG_PAGE);
-		/* A zero page that is not known to be one is for the packer to find, only when nobody looked. */
+		/* A zero page that is not known to be one is for the packer to find, only when
+		 * nobody looked. */
 		if (!zero && !s->opts.no_zero_check)
 			assert_false(page_ops()->is_zero(x->at + i * RIG_PAGE, RIG_PAGE));
 	}
@@ -120,7 +122,8 @@ static inline void shot_expect(const struct shot *s, const struct rig *rig, cons
 {
 	uint32_t item = shot_item(s, name);
 	uint64_t bytes = s->now.list[item].bytes, whole = num_round_up(bytes, RIG_PAGE);
-	CLEANUP_FREE uint8_t *holes = NULL, *got = shot_content(s, item, &holes), *want = calloc(1, whole + 1);
+	CLEANUP_FREE uint8_t *holes = NULL, *got = shot_content(s, item, &holes),
+			     *want = calloc(1, whole + 1);
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = open(rig_path(rig, name, path), O_RDONLY | O_CLOEXEC);
 	uint64_t i;
@@ -129,7 +132,8 @@ static inline void shot_expect(const struct shot *s, const struct rig *rig, cons
 	assert_int_equal(pread(fd, want, bytes, 0), bytes);
 	for (i = 0; i < whole; i++) {
 		if (got[i] != want[i])
-			fail_msg("%s: byte %llu is %u, not %u", name, (unsigned long long)i, got[i], want[i]);
+			fail_msg("%s: byte %llu is %u, not %u", name, (unsigned long long)i,
+				 got[i], want[i]);
 	}
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Child processes to be stopped, which count in memory that they share with the test; and what state they are in. */
+/* Child processes to be stopped, which count in memory that they share with the test; and what
+ * state they are in. */
 #ifndef TORPOR_TESTS_STOP_RIG_H
 #define TORPOR_TESTS_STOP_RIG_H
 
@@ -28,7 +29,8 @@
 
 #include <cmocka.h>
 
-/* ThreadSanitizer: a thread of its own in every process, signals put together, and no vfork(2). */
+/* ThreadSanitizer: a thread of its own in every process, signals put together, and no vfork(2).
+ */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define UNDER_TSAN 1
@@ -71,7 +73,8 @@ static inline int rig_set_up(void **state)
 {
 	struct rig *r = calloc(1, sizeof(*r));
 
-	r->box = mmap(NULL, sizeof(*r->box), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	r->box = mmap(NULL, sizeof(*r->box), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
 	*state = r;
 	return r->box == MAP_FAILED;
 }
@@ -128,14 +131,14 @@ static inline void rig_end(struct rig *r, pid_t pid)
 }
 
 /* Polls, since it happens in another process. */
-#define wait_until(condition)                                                            \
-	do {                                                                             \
-		const uint64_t deadline_ = clock_mono_ns() + DEADLINE_NS;                \
-		while (!(condition)) {                                                   \
-			if (clock_mono_ns() > deadline_)                                 \
-				fail_msg("waited in vain until %s", #condition);         \
-			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);          \
-		}                                                                        \
+#define wait_until(condition)                                                    \
+	do {                                                                     \
+		const uint64_t deadline_ = clock_mono_ns() + DEADLINE_NS;        \
+		while (!(condition)) {                                           \
+			if (clock_mono_ns() > deadline_)                         \
+				fail_msg("waited in vain until %s", #condition); \
+			nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);  \
+		}                                                                \
 	} while (0)
 
 static inline char state_of(pid_t pid)
@@ -165,7 +168,8 @@ static inline bool all_in(pid_t pid, const char *states)
 	for (i = 0; i < n; i++) {
 		struct os_proc_stat stat;
 
-		if (os_proc_stat(pid, tids[i], &stat) < 0 || stat.state == 'Z' || stat.state == 'X')
+		if (os_proc_stat(pid, tids[i], &stat) < 0 || stat.state == 'Z' ||
+		    stat.state == 'X')
 			continue;
 		if (!strchr(states, stat.state))
 			return false;
@@ -251,7 +255,8 @@ static inline void stop_now(struct live_stop *s)
 		fail_msg("%s", e.text);
 }
 
-static inline void expect_refused(const pid_t *pids, size_t n, bool tree, int code, const char *said)
+static inline void expect_refused(const pid_t *pids, size_t n, bool tree, int code,
+				  const char *said)
 {
 	struct live_stop_spec spec = {.pids = pids, .n_pids = n, .tree = tree};
 	struct live_stop *s = NULL;

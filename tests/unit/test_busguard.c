@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The guard against SIGBUS: what was cut off reads as zero pages and is listed; faults of others are not ours. */
+/* The guard against SIGBUS: what was cut off reads as zero pages and is listed; faults of
+ * others are not ours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +29,8 @@ struct file {
 	size_t bytes;
 };
 
-/* A file without a name, each page full of its number from 1 on, mapped for reading at `at` (NULL: anywhere). */
+/* A file without a name, each page full of its number from 1 on, mapped for reading at `at`
+ * (NULL: anywhere). */
 static struct file new_file(size_t pages, void *at)
 {
 	struct file f = {.fd = memfd_create("busguard", MFD_CLOEXEC), .bytes = pages * PAGE};
@@ -65,7 +67,8 @@ static struct os_guarded guarded(const struct file *f)
 	return (struct os_guarded){f->at, f->bytes, f->fd};
 }
 
-static void expect_range(const struct file *f, const struct os_bad_range *r, size_t page, size_t pages)
+static void expect_range(const struct file *f, const struct os_bad_range *r, size_t page,
+			 size_t pages)
 {
 	assert_int_equal((size_t)(r->at - f->at) / PAGE, page);
 	assert_int_equal(r->bytes / PAGE, pages);
@@ -90,7 +93,8 @@ static void test_nothing_happens(void **state)
 /* One fault is enough to know all that lies behind the end. */
 static void test_behind_the_end_is_one_range(void **state)
 {
-	static const size_t ends[] = {0, 1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 1000, 7 * PAGE};
+	static const size_t ends[] = {0,       1, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE + 1000,
+				      7 * PAGE};
 	size_t i, page;
 
 	for (i = 0; i < ARRAY_LEN(ends); i++) {
@@ -216,7 +220,8 @@ static void info_handler(int sig, siginfo_t *info, void *context)
 
 static void test_handler_before_gets_faults_elsewhere(void **state)
 {
-	struct sigaction actions[2] = {{.sa_handler = plain_handler}, {.sa_sigaction = info_handler, .sa_flags = SA_SIGINFO}};
+	struct sigaction actions[2] = {{.sa_handler = plain_handler},
+				       {.sa_sigaction = info_handler, .sa_flags = SA_SIGINFO}};
 	struct sigaction before;
 	struct file ours = new_file(2, NULL), other = new_file(2, NULL);
 	struct os_guarded g = guarded(&ours);
@@ -314,7 +319,8 @@ static void test_threads(void **state)
 		g.fd = round % 2 ? f.fd : -1;
 		assert_int_equal(os_busguard_hold(&g, 1, NULL), 0);
 		for (t = 0; t < THREADS; t++)
-			assert_int_equal(pthread_create(&threads[t], NULL, read_all, &reader), 0);
+			assert_int_equal(pthread_create(&threads[t], NULL, read_all, &reader),
+					 0);
 		cut(&f, end * PAGE);
 		for (t = 0; t < THREADS; t++)
 			pthread_join(threads[t], NULL);
@@ -323,7 +329,8 @@ static void test_threads(void **state)
 		for (i = 0; i < MANY; i++) {
 			bool listed = n && f.at + i * PAGE >= r[0].at;
 
-			assert_true(got[i] == i % 255 + 1 || (got[i] == 0 && i >= end && listed));
+			assert_true(got[i] == i % 255 + 1 ||
+				    (got[i] == 0 && i >= end && listed));
 		}
 		end_file(&f);
 	}

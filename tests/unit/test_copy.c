@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* The copy of the critical section: what is in it, whatever the files are like and whatever becomes of them. */
+/* The copy of the critical section: what is in it, whatever the files are like and whatever
+ * becomes of them. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -65,8 +66,11 @@ static void make(const struct rig *rig, const char *name, const struct content *
 	for (page = 0; page < pages; page++) {
 		if (!has_data(c->fill, page, pages))
 			continue;
-		pattern_fill(buf, sizeof(buf), c->fill == ZERO || page % 5 == 3 ? PATTERN_ZERO : PATTERN_NOISE, page + 1);
-		rig_make(rig, name, buf, num_min(RIG_PAGE, c->bytes - page * RIG_PAGE), page * RIG_PAGE);
+		pattern_fill(buf, sizeof(buf),
+			     c->fill == ZERO || page % 5 == 3 ? PATTERN_ZERO : PATTERN_NOISE,
+			     page + 1);
+		rig_make(rig, name, buf, num_min(RIG_PAGE, c->bytes - page * RIG_PAGE),
+			 page * RIG_PAGE);
 	}
 }
 
@@ -108,8 +112,9 @@ static void test_contents(void **state)
 			assert_int_equal(s.counts.looked, num_round_up(blocks * 512, RIG_PAGE));
 			assert_int_equal(s.counts.late, 0);
 			assert_int_equal(s.counts.unreadable, 0);
-			assert_true(s.opts.no_zero_check ? s.counts.copied <= s.counts.looked
-							 : contents[i].fill != ZERO || s.counts.copied == 0);
+			assert_true(s.opts.no_zero_check
+					    ? s.counts.copied <= s.counts.looked
+					    : contents[i].fill != ZERO || s.counts.copied == 0);
 			assert_int_equal(live_copy_check(s.copy, &s.e), 0);
 			assert_int_equal(blocks_of(rig, "f"), blocks);
 			shot_end(&s);
@@ -143,7 +148,8 @@ static void test_holes_are_told_from_zero_pages(void **state)
 /* Through a mapping somebody may store behind the end of a file, in its last page. */
 static void test_behind_the_end_is_zero(void **state)
 {
-	static const uint64_t ends[] = {1, 100, RIG_PAGE - 1, RIG_PAGE + 1, 3 * RIG_PAGE + 2048};
+	static const uint64_t ends[] = {1, 100, RIG_PAGE - 1, RIG_PAGE + 1,
+					3 * RIG_PAGE + 2048};
 	const struct rig *rig = *state;
 	size_t i, w, zero;
 
@@ -151,7 +157,8 @@ static void test_behind_the_end_is_zero(void **state)
 		uint64_t bytes = ends[i / 2], whole = num_round_up(bytes, RIG_PAGE);
 		CLEANUP_FREE uint8_t *data = malloc(bytes);
 		char path[PATH_MAX];
-		int fd = open(rig_path(rig, "f", path), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+		int fd = open(rig_path(rig, "f", path), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
+			      0644);
 		uint8_t *map;
 
 		zero = i % 2;
@@ -177,7 +184,8 @@ static void test_behind_the_end_is_zero(void **state)
 
 static void test_files_change_before_the_take(void **state)
 {
-	static const struct content grown = {MIB(2) + 77, DATA}, small = {5 * RIG_PAGE, DATA}, big = {MIB(3), MIXED};
+	static const struct content grown = {MIB(2) + 77, DATA}, small = {5 * RIG_PAGE, DATA},
+				    big = {MIB(3), MIXED};
 	const struct rig *rig = *state;
 	char path[PATH_MAX], other[PATH_MAX];
 	size_t w;
@@ -196,7 +204,9 @@ static void test_files_change_before_the_take(void **state)
 		rig_grow(rig, "shrinks", MIB(1) + 1);
 		rig_grow(rig, "to-nothing", 0);
 		make(rig, "new", &big);
-		assert_int_equal(rename(rig_path(rig, "new", path), rig_path(rig, "exchanged", other)), 0);
+		assert_int_equal(
+			rename(rig_path(rig, "new", path), rig_path(rig, "exchanged", other)),
+			0);
 		unlink(rig_path(rig, "vanishes", path));
 		make(rig, "appears", &big);
 		rig_grow(rig, "punched", 0);
@@ -338,7 +348,8 @@ static void test_release_gives_memory_back(void **state)
 
 		/* In pieces, as a span does it. */
 		for (n = 0; n < x->pages && x->at; n += num_min(100, x->pages - n))
-			view->release(view->ctx, x->at + n * RIG_PAGE, num_min(100, x->pages - n));
+			view->release(view->ctx, x->at + n * RIG_PAGE,
+				      num_min(100, x->pages - n));
 		if (x->first_page <= 32 * 256 && x->first_page + x->pages > 32 * 256)
 			half = rss_kib();
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
-/* Pages that cannot be had: files that are cut off while they are copied, and files that cannot be mapped or read. */
+/* Pages that cannot be had: files that are cut off while they are copied, and files that cannot
+ * be mapped or read. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -53,8 +54,8 @@ static int take(struct shot *s)
 /* ---- cut off before, but after the list was made ---- */
 
 /*
- * The extents of the list are gone with the pages, so a cut between list and plan leaves holes, and is no error: what
- * notices it is live_copy_check().
+ * The extents of the list are gone with the pages, so a cut between list and plan leaves holes,
+ * and is no error: what notices it is live_copy_check().
  */
 static void test_cut_before_the_plan_is_seen_by_the_check(void **state)
 {
@@ -72,7 +73,8 @@ static void test_cut_before_the_plan_is_seen_by_the_check(void **state)
 
 /* ---- cut off by the copying itself ---- */
 
-/* A span function that cuts off files when it comes to a page, so that the moment is certain. */
+/* A span function that cuts off files when it comes to a page, so that the moment is certain.
+ */
 static struct {
 	const struct rig *rig;
 	const char *names[2];
@@ -81,7 +83,8 @@ static struct {
 	_Atomic bool done;
 } cutter;
 
-static size_t cut_and_copy(void *dst, const void *src, size_t pages, size_t page_bytes, uint64_t *ret_zero)
+static size_t cut_and_copy(void *dst, const void *src, size_t pages, size_t page_bytes,
+			   uint64_t *ret_zero)
 {
 	size_t i;
 
@@ -92,7 +95,8 @@ static size_t cut_and_copy(void *dst, const void *src, size_t pages, size_t page
 	return page_span_copy_find_zero(dst, src, pages, page_bytes, ret_zero);
 }
 
-static struct live_copy_opts cutting(const struct rig *rig, const char *name, const char *other, uint64_t left, bool skip)
+static struct live_copy_opts cutting(const struct rig *rig, const char *name, const char *other,
+				     uint64_t left, bool skip)
 {
 	cutter.rig = rig;
 	cutter.names[0] = name;
@@ -100,7 +104,8 @@ static struct live_copy_opts cutting(const struct rig *rig, const char *name, co
 	cutter.left_pages = left;
 	cutter.trigger = byte_of(0);
 	atomic_store(&cutter.done, false);
-	return (struct live_copy_opts){.threads = 1, .skip_unreadable = skip, .copy_span = cut_and_copy};
+	return (struct live_copy_opts){
+		.threads = 1, .skip_unreadable = skip, .copy_span = cut_and_copy};
 }
 
 static void test_cut_pages_are_named(void **state)
@@ -115,7 +120,8 @@ static void test_cut_pages_are_named(void **state)
 
 		fill(rig, "f", 1000);
 		prepare(&s, rig, cutting(rig, "f", NULL, left[i], false));
-		snprintf(want, sizeof(want), "/f: pages %u to 999 cannot be read", (unsigned int)left[i]);
+		snprintf(want, sizeof(want), "/f: pages %u to 999 cannot be read",
+			 (unsigned int)left[i]);
 		assert_int_equal(take(&s), -EIO);
 		if (!strstr(s.e.text, want))
 			fail_msg("'%s' is not in '%s'", want, s.e.text);
@@ -294,7 +300,8 @@ static void test_file_that_gives_less_than_it_says(void **state)
 		if (skip_it)
 			assert_int_equal(s.counts.unreadable, RIG_PAGE);
 		else
-			assert_non_null(strstr(s.e.text, "enabled: pages 0 to 0 cannot be read"));
+			assert_non_null(
+				strstr(s.e.text, "enabled: pages 0 to 0 cannot be read"));
 		shot_end(&s);
 	}
 }

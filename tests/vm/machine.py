@@ -20,7 +20,7 @@ from realprog import guest  # noqa: E402
 DEADLINE_S = 60
 DISK_BYTES = 256 << 20
 
-# The shell is no child of its init, since writers end when their parent does, and take init for none.
+# The shell is not the init itself: a writer whose parent is process 1 believes that it has lost its own.
 INIT = r"""#!/bin/busybox sh
 export PATH=/bin LD_LIBRARY_PATH=/lib
 /bin/busybox --install -s /bin
