@@ -253,14 +253,14 @@ static uint64_t data_bytes(const struct stopped *s, const struct memory_items *i
 /* Where a process that was named is gone, that is what went wrong, whatever it led to. */
 static int blame_ended(const struct stopped *s, int rc)
 {
-	struct os_proc_stat stat;
+	struct os_proc_stat stat = {.ending = false};
 	pid_t tid;
 	size_t i;
 
 	if (rc != -ENOENT && rc != -ESRCH && rc != -ENODATA)
 		return rc;
 	for (i = 0; i < s->opts.n_pids; i++) {
-		if (os_proc_living(s->opts.pids[i], &tid, &stat) == -ESRCH)
+		if (os_proc_living(s->opts.pids[i], &tid, &stat) == -ESRCH || stat.ending)
 			return err_set(&s->ctx->e, -ESRCH, "process %d has ended", s->opts.pids[i]);
 	}
 	return rc;

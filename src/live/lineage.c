@@ -5,11 +5,16 @@
 /* A chain of parents is not longer than this; one that changes while it is read may go round. */
 #define GENERATIONS_MAX 4096
 
+#define PID_RANGE_MIN 32768
+
 bool live_made_after(const struct live_origin *o, const struct os_proc_moment *m)
 {
 	if (o->start_ticks && o->start_ticks != m->ticks)
 		return o->start_ticks > m->ticks;
-	return o->pid > m->last_pid;
+	if (!o->start_ticks)
+		return false;
+	/* Numbers begin again at the end of their range, which is at least this large. */
+	return o->pid > m->last_pid || m->last_pid - o->pid > PID_RANGE_MIN / 2;
 }
 
 static bool is_in(const pid_t *pids, size_t n, pid_t pid)

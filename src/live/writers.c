@@ -31,6 +31,7 @@ struct scan {
 	struct live_writers found;
 	size_t room, hidden;
 	size_t process; /* the one being looked at, counted from 1 */
+	struct os_proc_stat stat; /* its, from before: it may end while it is looked at */
 };
 
 static int by_id(const void *a, const void *b)
@@ -98,11 +99,10 @@ static struct target *wanted(const struct scan *s, dev_t dev, ino_t ino)
 	return t && t->seen != s->process ? t : NULL;
 }
 
-static int add_writer(struct scan *s, struct target *t, pid_t pid, pid_t tid, bool maps)
+static int add_writer(struct scan *s, struct target *t, pid_t pid, bool maps)
 {
-	struct live_writer w = {.pid = pid, .maps = maps, .file = t->file, .origin.pid = pid};
+	struct live_writer w = {.pid = pid, .maps = maps, .file = t->file};
 	size_t room = s->room ? 2 * s->room : 16;
-	struct os_proc_stat stat;
 	struct live_writer *more;
 
 	if (s->found.count == s->room) {
@@ -112,10 +112,8 @@ static int add_writer(struct scan *s, struct target *t, pid_t pid, pid_t tid, bo
 		s->found.list = more;
 		s->room = room;
 	}
-	if (os_proc_stat(pid, tid, &stat) == 0)
-		snprintf(w.comm, sizeof(w.comm), "%.15s", stat.comm);
-	if (os_proc_stat(pid, pid, &stat) == 0)
-		w.origin = (struct live_origin){pid, stat.ppid, stat.start_ticks};
+	snprintf(w.comm, sizeof(w.comm), "%.15s", s->stat.comm);
+	w.origin = (struct live_origin){pid, s->stat.ppid, s->stat.start_ticks};
 	t->seen = s->process;
 	s->found.list[s->found.count++] = w;
 	return 0;
@@ -158,7 +156,7 @@ static int scan_maps(struct scan *s, pid_t pid, pid_t tid, size_t *ret_maps)
 		struct target *t = mapped(s, tid, &map);
 
 		n++;
-		rc = t ? add_writer(s, t, pid, tid, true) : 0;
+		rc = t ? add_writer(s, t, pid, true) : 0;
 		if (rc < 0)
 			break;
 	}
@@ -189,7 +187,7 @@ static int scan_fds(struct scan *s, pid_t pid, pid_t tid)
 		if (rc == -ENOENT)
 			continue;
 		if (!rc && is_for_writing(flags))
-			rc = add_writer(s, t, pid, tid, false);
+			rc = add_writer(s, t, pid, false);
 		if (rc < 0)
 			break;
 	}
@@ -224,6 +222,8 @@ static int scan_process(struct scan *s, pid_t pid)
 	int rc;
 
 	s->process++;
+	if (os_proc_stat(pid, pid, &s->stat) < 0 || s->stat.kernel_thread)
+		return 0;
 	rc = scan_thread(s, pid, pid, &maps);
 	if (!rc && maps)
 		return 0;

@@ -18,8 +18,9 @@
 #include "base/clock.h"
 #include "base/num.h"
 
-#define PF_KTHREAD \
-	0x00200000u /* the kernel's include/linux/sched.h; fixed by what reads /proc */
+/* The kernel's include/linux/sched.h; fixed by what reads /proc. */
+#define PF_EXITING 0x00000004u
+#define PF_KTHREAD 0x00200000u
 
 /* ---- lists of numbers ---- */
 
@@ -163,6 +164,7 @@ int os_proc_stat(pid_t pid, pid_t tid, struct os_proc_stat *ret)
 		return -EIO;
 	snprintf(stat.comm, sizeof(stat.comm), "%.*s", (int)(close - open - 1), open + 1);
 	stat.kernel_thread = flags & PF_KTHREAD;
+	stat.ending = flags & PF_EXITING;
 	*ret = stat;
 	return 0;
 }

@@ -38,6 +38,7 @@ struct os_proc_stat {
 	char state; /* 'R', 'S', 'D', 'T', 't', 'Z', 'X', ... */
 	pid_t ppid;
 	bool kernel_thread;
+	bool ending; /* its memory is gone, or soon will be */
 	unsigned int threads; /* of the process, with those that are about to be gone; 0: it is gone */
 	uint64_t start_ticks; /* when it was made; see struct os_proc_moment */
 };

@@ -63,7 +63,7 @@ def test_one_that_ends_in_the_middle(image, there):
 
 def test_one_that_is_killed_while_it_stands_still(image):
     """SIGKILL wakes what ptrace holds; what was saved until then is no whole image."""
-    with Writer("memfd", 24) as writer:
+    with Writer("memfd", 64) as writer:
         torpor = rig.start("save", "--stop", str(writer.pid), "-o", image, "--copy=none", "--codec", "zstd", "--level", "19")
         rig.wait_until(lambda: writer.stopped() or torpor.poll() is not None, "it is stopped")
         writer.proc.kill()
@@ -204,8 +204,8 @@ def test_one_that_holds_it_open(image):
 
 def test_one_that_opens_it_after_the_first_look(image):
     """The second look is when they go on: while it is written."""
-    with Writer("file", 24) as writer:
-        args = ["--copy=none", "--codec", "zstd", "--level", "9", "--threads", "1"]
+    with Writer("file", 64) as writer:
+        args = ["--copy=none", "--codec", "zstd", "--level", "19", "--threads", "1"]
         torpor = rig.start("save", "--stop", str(writer.pid), "-o", image, *args)
         rig.wait_until(lambda: writer.stopped() or torpor.poll() is not None, "it is stopped")
         with open(writer.path, "r+b"):
@@ -333,7 +333,7 @@ def test_an_image_that_exists_is_seen_before_anything_is_stopped(image):
 
 def test_background_is_idle(image):
     """Its threads write at the priority of nobody, when the others run again."""
-    with Writer("memfd", 24, "--rate", "1000") as writer:
+    with Writer("memfd", 96, "--rate", "1000") as writer:
         args = ["--background", "--codec", "zstd", "--level", "19", "--threads", "2"]
         torpor = rig.start("save", "--stop", str(writer.pid), "-o", image, *args)
 

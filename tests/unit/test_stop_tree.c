@@ -216,12 +216,25 @@ static void test_before_and_after_a_moment(void **state)
 		assert_false(live_made_after(&o, &moment));
 		after = rig_child(r, count);
 		o = origin_of(after);
-		/* Numbers begin again at the end of their range; then it cannot be told. */
-		if (after > moment.last_pid)
-			assert_true(live_made_after(&o, &moment));
+		assert_true(live_made_after(&o, &moment));
 		rig_end(r, before);
 		rig_end(r, after);
 	}
+}
+
+/* Numbers begin again at the end of their range, and may not be known. */
+static void test_numbers_within_a_tick(void **state)
+{
+	static const struct os_proc_moment low = {1000, 300}, high = {1000, 32700};
+
+	assert_true(live_made_after(&(struct live_origin){301, 1, 1000}, &low));
+	assert_false(live_made_after(&(struct live_origin){300, 1, 1000}, &low));
+	assert_false(live_made_after(&(struct live_origin){299, 1, 1000}, &low));
+	assert_true(live_made_after(&(struct live_origin){299, 1, 1001}, &low));
+	assert_false(live_made_after(&(struct live_origin){301, 1, 999}, &low));
+	assert_true(live_made_after(&(struct live_origin){305, 1, 1000}, &high));
+	assert_false(live_made_after(&(struct live_origin){32699, 1, 1000}, &high));
+	assert_false(live_made_after(&(struct live_origin){.pid = 32701}, &high));
 }
 
 /* Makes a child when told, and says so; those stay. */
@@ -343,6 +356,7 @@ int main(void)
 		RIG_TEST(test_one_that_makes_children_all_the_time),
 		RIG_TEST(test_one_that_vforks_all_the_time),
 		RIG_TEST(test_before_and_after_a_moment),
+		cmocka_unit_test(test_numbers_within_a_tick),
 		RIG_TEST(test_children_made_before_and_after),
 		RIG_TEST(test_family_before_the_stop),
 		RIG_TEST(test_own_family_is_refused),
